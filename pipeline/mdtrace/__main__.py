@@ -1,0 +1,3 @@
+from mdtrace.commands import main
+
+main()

@@ -1,0 +1,1 @@
+"""Joins made once, after reading: nesting, launches, steps, layers, collectives."""

@@ -1,0 +1,1 @@
+"""What a table is: declarations, the dataset folder, writing and reading it."""
