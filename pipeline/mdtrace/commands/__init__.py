@@ -1,6 +1,84 @@
-"""The command line: arguments → call → print. Nothing heavy is imported before a command runs."""
+"""The command line: arguments → call → print. Nothing heavy is imported before a command runs.
+
+Each command is a module with a function `run`, whose signature is the command's arguments and
+whose docstring its help; it imports what it calls inside.
+"""
+
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Annotated, NoReturn
+
+import typer
+
+from mdtrace import __version__
+from mdtrace.errors import Exit, MdtraceError
+
+# The commands in the order of --help: module name, panel.
+COMMANDS = (
+    ("ingest", "Datasets"),
+    ("info", "Datasets"),
+    ("tables", "Datasets"),
+    ("sql", "Datasets"),
+)
+
+app = typer.Typer(
+    name="mdtrace",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _panel in COMMANDS:
+    app.command(_name, rich_help_panel=_panel)(import_module(f"mdtrace.commands.{_name}").run)
 
 
-def main() -> None:
-    """Entry point."""
-    raise SystemExit(2)
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mdtrace {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Where the time of a distributed training job goes, from the traces it already left.
+
+    Start with [bold]mdtrace ingest run.sqlite[/bold] (Nsight Systems, PyTorch profiler or Horovod traces),
+    then ask [bold]mdtrace info run.mdtrace[/bold].
+    """
+
+
+def main() -> NoReturn:
+    """Entry point: runs a command and turns what went wrong into a message and an exit code."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app()
+    except MdtraceError as error:
+        typer.secho(f"error: {error.what}", fg="red", err=True)
+        if error.hint:
+            typer.echo(f"  {error.hint}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has left; nothing may be written to it any more, at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.DONE)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        typer.secho(f"error: {where}{error.strerror or error}", fg="red", err=True)
+        sys.exit(Exit.FAILED)
+    except MemoryError:
+        typer.secho("error: out of memory", fg="red", err=True)
+        sys.exit(Exit.FAILED)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(Exit.DONE)
+
+
+def _terminated(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)  # an exception, so that half-made things are cleaned up

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from mdtrace.tables.schema import ID_COLUMNS, row_id, tables
 
 ROW_GROUP = 128 * 1024
-ROWS_PER_FILE = 8 * ROW_GROUP
+ROWS_PER_FILE = 2 * ROW_GROUP
 
 
 def write_rows(

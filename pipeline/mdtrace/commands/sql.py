@@ -1,0 +1,128 @@
+"""mdtrace sql."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mdtrace.commands.options import DatasetArgument, Format, FormatOption, OutOption
+from mdtrace.errors import QueryError
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def run(
+    dataset: DatasetArgument,
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            help="The query; without it, it is read from stdin, or asked for.",
+            metavar="SQL",
+            show_default=False,
+        ),
+    ] = None,
+    format: FormatOption = None,  # noqa: A002
+    out: OutOption = None,
+) -> None:
+    """Ask a dataset in SQL (DuckDB's dialect).
+
+      mdtrace sql job.mdtrace "SELECT class, sum(dur_ns) FROM device_ops GROUP BY 1 ORDER BY 2 DESC"
+
+    [bold]Examples[/bold]
+
+      mdtrace sql job.mdtrace "SELECT name, sum(dur_ns) FROM device_ops GROUP BY ALL ORDER BY 2 DESC"
+
+      mdtrace sql job.mdtrace "FROM time_breakdown" --format csv
+
+      mdtrace sql job.mdtrace "FROM device_ops" -o kernels.parquet
+
+      echo "SELECT count(*) FROM collectives" | mdtrace sql job.mdtrace
+    """
+    from mdtrace.commands import output
+    from mdtrace.metrics.engine import connect
+    from mdtrace.tables.dataset import open_dataset
+
+    chosen = output.chosen(format, out)
+    connection = connect(open_dataset(dataset))
+    if query is None and sys.stdin.isatty():
+        _prompt(connection, chosen)
+        return
+    _answer(connection, query if query is not None else sys.stdin.read(), chosen, out)
+
+
+def _answer(connection: "duckdb.DuckDBPyConnection", query: str, format: Format, out: Path | None) -> None:  # noqa: A002
+    """Run one query and put out its rows."""
+    import duckdb
+
+    from mdtrace.commands import output
+
+    try:
+        relation = connection.sql(query) if query.strip() else None
+        if relation is None:
+            return
+        if format is Format.TABLE and out is None:
+            _show(relation)
+        else:
+            output.write_rows(relation.to_arrow_reader(), format, out)
+    except duckdb.Error as error:
+        raise QueryError(f"the query failed: {error}", "tables and columns: mdtrace tables [NAME]") from error
+
+
+def _show(relation: Any) -> None:
+    """DuckDB's own box, as wide as the terminal; whole where the output is no terminal."""
+    from mdtrace.commands.output import width
+
+    rows = 40 if sys.stdout.isatty() else 10_000
+    relation.show(max_width=width(), max_rows=rows, null_value="NULL")
+
+
+def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  # noqa: A002
+    """Read queries until end of file; a query ends with a semicolon or an empty line."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory
+    from prompt_toolkit.lexers import PygmentsLexer
+    from pygments.lexers.sql import SqlLexer
+
+    from mdtrace.commands.output import note
+
+    names = [r[0] for r in connection.execute("SELECT DISTINCT table_name FROM duckdb_columns()").fetchall()]
+    names += [
+        r[0] for r in connection.execute("SELECT DISTINCT column_name FROM duckdb_columns()").fetchall()
+    ]
+    session: PromptSession[str] = PromptSession(
+        "mdtrace> ",
+        history=FileHistory(str(_history())),
+        lexer=PygmentsLexer(SqlLexer),
+        completer=WordCompleter(sorted(names), ignore_case=True),
+        complete_while_typing=False,
+    )
+    note(
+        "SQL over the dataset. End a query with a semicolon. SHOW TABLES; DESCRIBE name; leave with Ctrl-D"
+    )
+    held = ""
+    while True:
+        try:
+            held += session.prompt("mdtrace> " if not held else "    ...> ") + "\n"
+        except KeyboardInterrupt:
+            held = ""
+            continue
+        except EOFError:
+            return
+        if held.strip().rstrip(";").strip().lower() in ("quit", "exit", ".quit", ".exit"):
+            return
+        if held.rstrip().endswith(";") or not held.strip():
+            try:
+                _answer(connection, held, format, None)
+            except QueryError as error:
+                note(error.what)
+            held = ""
+
+
+def _history() -> Path:
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "mdtrace"
+    state.mkdir(parents=True, exist_ok=True)
+    return state / "sql_history"
