@@ -96,8 +96,8 @@ def _plan(
     first_source = max(sources, default=-1) + 1
     first_process = max(processes, default=-1) + 1
     return [
-        Task(source, format, first_source + i, first_process + i, len(accepted), ranks.get(source.path), work)
-        for i, (source, format) in enumerate(accepted)
+        Task(source, form, first_source + i, first_process + i, len(accepted), ranks.get(source.path), work)
+        for i, (source, form) in enumerate(accepted)
     ]
 
 

@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Ask a dataset in SQL (DuckDB's dialect).
 
-      mdtrace sql job.mdtrace "SELECT class, sum(dur_ns) FROM device_ops GROUP BY 1 ORDER BY 2 DESC"
+    Tables and views: [bold]mdtrace tables[/bold]. Without a query: an interactive prompt with history.
 
     [bold]Examples[/bold]
 

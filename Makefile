@@ -1,0 +1,41 @@
+# `make demo` and `make test` set up all they need in .venv on a fresh machine with Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check lint docs bench clean
+
+demo: $(VENV)/ready
+	rm -rf demo.mdtrace
+	$(BIN)/mdtrace ingest sample_traces/torch_gloo_straggler/*.gz -o demo.mdtrace
+	$(BIN)/mdtrace info demo.mdtrace
+	$(BIN)/mdtrace overlap demo.mdtrace
+	$(BIN)/mdtrace stragglers demo.mdtrace
+
+test: $(VENV)/ready
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/cog --check -r README.md
+
+check: lint test
+
+# Writes the generated parts of README.md anew.
+docs: $(VENV)/ready
+	$(BIN)/cog -r README.md
+
+bench: $(VENV)/ready
+	$(BIN)/python tests/bench/run.py
+
+clean:
+	rm -rf $(VENV) demo.mdtrace .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
