@@ -148,8 +148,8 @@ class StagedProcess:
     ) -> Iterator[pa.RecordBatch]:
         """The batches of rows start…stop of a table, in order, one in memory at a time."""
         schema = staged_schema(name)
-        indices = [schema.get_field_index(c) for c in columns or schema.names]
-        options = pa.ipc.IpcReadOptions(included_fields=indices)
+        wanted = columns or schema.names
+        options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(c) for c in wanted])
         row = 0
         shifts = self._shifts() if name == "comm_records" else None
         for number, file in enumerate(self._files(name)):
@@ -162,7 +162,7 @@ class StagedProcess:
                 for i, length in enumerate(file.lengths):
                     first, last = max(start - row, 0), min(length, (stop or end) - row)
                     if first < last:
-                        batch = reader.get_batch(i).slice(first, last - first)
+                        batch = reader.get_batch(i).select(wanted).slice(first, last - first)
                         yield _shift(batch, shifts[number]) if shifts else batch
                     row += length
 
