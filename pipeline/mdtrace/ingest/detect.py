@@ -8,7 +8,7 @@ import json
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -29,23 +29,10 @@ _TORCH = "profile with torch.profiler and give its *.pt.trace.json"
 _EXPORT = "run: nsys export --type sqlite FILE, and give the .sqlite file that it makes"
 
 
-class _Readers(Mapping[str, Reader]):
-    """The readers by format name, each imported when it is asked for."""
-
-    def __getitem__(self, name: str) -> Reader:
-        module, function = READERS[name].split(":")
-        return cast(Reader, getattr(import_module(module), function))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(READERS)
-
-    def __len__(self) -> int:
-        return len(READERS)
-
-
-def readers() -> Mapping[str, Reader]:
-    """Format name → its reader."""
-    return _Readers()
+def reader(name: str) -> Reader:
+    """The reader of a format that `detect` names."""
+    module, function = READERS[name].split(":")
+    return cast(Reader, getattr(import_module(module), function))
 
 
 def detect(path: Path) -> str:
@@ -155,7 +142,8 @@ _NSYS_TABLE = re.compile(
 # Tables of other profilers' databases: one is enough to know them.
 _DATABASES: tuple[tuple[str, str, str], ...] = (
     (r"rocpd_", "a rocprofv3 (rocpd) database", "convert it: rocpd2pftrace shows it; for mdtrace " + _TORCH),
-    (r"view_op_nodes|view_system_config|dlprof", "a DLProf database", "give the nsys report beside it; " + _EXPORT),
+    (r"view_op_nodes|view_system_config|dlprof", "a DLProf database",
+     "give the nsys report beside it: " + _EXPORT),
     (r"StringTable$|CUPTI_ACTIVITY_KIND_(?:CONCURRENT_KERNEL|MARKER|DRIVER)$", "an nvprof database",
      "nvprof is gone: profile with nsys, then " + _EXPORT),
     (r"STRING_IDS$|HCCL|CANN_API", "an Ascend (msprof) database", _TORCH),
