@@ -1,0 +1,283 @@
+"""Events of a Chrome trace (Kineto, Horovod), decoded fast, whatever state the file is in.
+
+    events = JsonEvents(path, Event)
+    for batch in events: ...          # list[Event], in file order
+    events.document                   # the keys beside traceEvents
+    events.skipped, events.repaired   # what was left out or mended, by reason
+
+How it is fast: a chunk of text is cut behind what looks like the end of an event, and
+`[` + piece + `]` goes through a typed decoder as one list. That decodes only if the cut is a true
+boundary, so the decoder proves each cut. A piece that is refused is cut shorter, and in the end
+stepped through event by event, with an exact scan and repairs.
+
+`msgspec.Raw` fields hold strict JSON in UTF-8, with two exceptions that `decode_lenient` handles:
+numbers beyond a double (1e999) and unpaired surrogates. They keep their chunk in memory. The type of
+such a field must be `msgspec.Raw` itself with the default `msgspec.Raw(b"")`: in a union it is ignored.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from mdtrace.errors import InputError
+from mdtrace.ingest.bytes import Compression, TextFile, peek
+from mdtrace.ingest.json_cursor import Cursor, Notes
+from mdtrace.ingest.json_document import Outside
+from mdtrace.ingest.json_ranges import WINDOW, Header, boundary, header, split_ranges
+from mdtrace.ingest.json_repair import Counts, decode_lenient, invalid_utf8
+from mdtrace.ingest.json_salvage import REFUSALS, Salvage
+from mdtrace.ingest.json_scan import last_boundary
+
+E = TypeVar("E")
+
+CHUNK = 1 << 20
+
+_SMALL = 4 << 10  # a refused piece shorter than this is stepped through
+_MIN_CUTTABLE = 2
+
+
+def _ignore(amount: int) -> None:
+    pass
+
+
+class JsonEvents(Generic[E]):
+    """The events of a file; iterate once.
+
+    Args:
+        event: a `msgspec.Struct` type (gc=False) that an event decodes into.
+        start, stop: a range of `split_ranges`, in bytes of an uncompressed file.
+        chunk: bytes decoded at a time.
+        advance: told the bytes read from disk.
+
+    Attributes, complete once iteration has ended:
+        document: keys of the document beside `traceEvents`, before and behind it; {} for a bare array.
+            Of a range, those within it.
+        repaired: reason → count.
+        skipped: reason → count of items in the array that gave no event.
+        first_bad: offset in the decompressed text of the first item skipped or repaired.
+        truncated: the file ends inside an event, a document or a gzip stream.
+        closed: the last array of events was closed. Alone, False says little: some writers never do.
+        joined: False when the range did not end between two events: then the results of all ranges
+            are void and the file must be read in one piece.
+        arrays: arrays of events met.
+        compression: "none" or "gzip".
+
+    Raises:
+        InputError: the file cannot be read, is empty, is UTF-16, or is no JSON at all.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        event: type[E],
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        chunk: int = CHUNK,
+        advance: Callable[[int], None] = _ignore,
+    ) -> None:
+        head = peek(path, 4096)
+        size = path.stat().st_size
+        self._path = path
+        self._head = head
+        self._start = start
+        self._stop = None if stop is None or stop >= size else stop
+        self._chunk = max(chunk, 1)
+        self._advance = advance
+        self._event = event
+        self._decode_list: Callable[[bytes], list[E]] = msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]
+        self._empty = _empty_phase(event)
+        self._notes = Notes()
+        self.compression: Compression = "none"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return self._notes.document
+
+    @property
+    def repaired(self) -> Counts:
+        return self._notes.repaired
+
+    @property
+    def skipped(self) -> Counts:
+        return self._notes.skipped
+
+    @property
+    def first_bad(self) -> int | None:
+        return self._notes.first_bad
+
+    @property
+    def truncated(self) -> bool:
+        return self._notes.truncated
+
+    @property
+    def closed(self) -> bool:
+        return self._notes.closed
+
+    @property
+    def joined(self) -> bool:
+        return self._notes.joined
+
+    @property
+    def arrays(self) -> int:
+        return self._notes.arrays
+
+    def __iter__(self) -> Iterator[list[E]]:
+        with TextFile(self._path, start=self._start, stop=self._stop, advance=self._advance) as text:
+            self.compression = text.compression
+            cursor = Cursor(text, self._start, self._chunk)
+            yield from self._walk(cursor)
+            self._notes.truncated |= text.truncated
+
+    def _walk(self, cursor: Cursor) -> Iterator[list[E]]:
+        outside = Outside(cursor, self._notes, depth=1 if self._start else 0)
+        self._salvage = Salvage(cursor, self._notes, self._event)
+        inside = self._start > 0
+        cursor.fill()
+        while True:
+            if inside:
+                events, closed = self._array(cursor)
+                if events:
+                    yield events
+                if closed:
+                    inside = False
+                    continue
+                if cursor.eof and cursor.pos >= len(cursor.buf):
+                    break
+            else:
+                found = outside.walk()
+                if found == "events":
+                    inside = True
+                    self._notes.arrays += 1
+                    self._notes.closed = False
+                    continue
+                if found == "end":
+                    break
+            cursor.fill()
+        self._end(inside, outside)
+
+    def _end(self, inside: bool, outside: Outside) -> None:
+        if self._stop is not None:
+            self._notes.joined = inside and "cut off" not in self._notes.skipped
+            return
+        if inside:
+            self._notes.truncated |= outside.depth > 0
+        if not outside.started and not inside:
+            raise InputError(f"{self._path.name}: is not JSON", "give a trace file of a known format")
+
+    def _array(self, cursor: Cursor) -> tuple[list[E], bool]:
+        """All events of the buffer up to where text lacks or the array closes (then True)."""
+        events: list[E] = []
+        window = len(cursor.buf) - cursor.pos
+        while cursor.pos < len(cursor.buf):
+            cut = self._cut(cursor.buf, cursor.pos, min(cursor.pos + window, len(cursor.buf)))
+            if cut is not None:
+                batch = self._strict(cursor, cut[0])
+                if batch is not None:
+                    events += batch
+                    cursor.pos = cut[1]
+                    window *= 2
+                    continue
+                if window > _SMALL:
+                    window = max(window // 4, _MIN_CUTTABLE)
+                    continue
+            elif window < len(cursor.buf) - cursor.pos:
+                window *= 2
+                if window <= _SMALL:
+                    continue
+            step = self._salvage.step(events)
+            if step == "closed":
+                self._notes.closed = True
+                return events, True
+            if step == "more":
+                break
+        return events, False
+
+    def _cut(self, buf: bytes, low: int, high: int) -> tuple[int, int] | None:
+        """Where to cut buf[low:high]: (end of the piece, begin of the next event). Only a guess."""
+        return last_boundary(buf, low, high)
+
+    def _strict(self, cursor: Cursor, end: int) -> list[E] | None:
+        """The events of buf[pos:end], or None where that is not exactly a list of events."""
+        piece = b"".join((b"[", memoryview(cursor.buf)[cursor.pos : end], b"]"))
+        if invalid_utf8(piece) is not None:
+            return None
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            batch = self._decode_list(piece)
+        except REFUSALS:
+            return None
+        finally:
+            if collecting:
+                gc.enable()
+        if self._empty is not None and self._empty.phase in map(_PHASE, batch):
+            return self._without_empty(cursor, batch)
+        return batch
+
+    def _without_empty(self, cursor: Cursor, batch: list[E]) -> list[E]:
+        """Objects without any key decode into a struct of defaults; they are no events."""
+        empty = self._empty.event if self._empty else None
+        kept = [event for event in batch if event != empty]
+        for _ in range(len(batch) - len(kept)):
+            self._notes.skip(cursor.offset, "empty object")
+        return kept
+
+
+_PHASE = attrgetter("ph")
+
+
+class _Empty:
+    def __init__(self, event: Any) -> None:
+        self.event = event
+        self.phase = event.ph
+
+
+def _empty_phase(event: type[Any]) -> _Empty | None:
+    """What `{}` decodes into, where it decodes at all."""
+    try:
+        empty = msgspec.json.decode(b"{}", type=event)
+    except msgspec.DecodeError:
+        return None
+    return _Empty(empty) if hasattr(empty, "ph") else None
+
+
+def document_keys(path: Path) -> dict[str, Any] | None:
+    """All keys of the document beside its events, of an uncompressed file; None where that takes a full read.
+
+    Reads the header and, from the last boundary between events that is sure, the end.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    head = header(path)
+    if head.array is None:
+        return head.document
+    if head.compression != "none":
+        return None
+    size, back = path.stat().st_size, WINDOW
+    while True:
+        near = size - back
+        start = boundary(path, near, size) if near > head.array else 0
+        if start is not None:
+            tail: JsonEvents[dict[str, msgspec.Raw]] = JsonEvents(path, dict[str, msgspec.Raw], start=start)
+            for _ in tail:
+                pass
+            return head.document | tail.document
+        back *= 4
+
+
+__all__ = [
+    "CHUNK",
+    "Header",
+    "JsonEvents",
+    "decode_lenient",
+    "document_keys",
+    "header",
+    "peek",
+    "split_ranges",
+]
