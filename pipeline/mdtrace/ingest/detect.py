@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import cast
 
 from mdtrace.errors import InputError
+from mdtrace.ingest.bytes import peek
 from mdtrace.ingest.facts import Reader
-from mdtrace.ingest.json_events import peek
 
 # The formats and who reads them: "module:function", imported when first asked for.
 READERS = {
@@ -49,25 +49,37 @@ def detect(path: Path) -> str:
         if stat.S_ISDIR(mode):
             return _folder(path)
         if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
-            raise InputError(f"{path}: is no regular file", "write the trace to a file and give that")
+            raise InputError(f"{_name(path)}: is no regular file", "write the trace to a file and give that")
         with path.open("rb") as file:
             head = file.read(4096)
         return _file(path, head)
     except FileNotFoundError as error:
-        raise InputError(f"{path}: does not exist", "check the spelling, or quote the pattern") from error
+        raise InputError(
+            f"{_name(path)}: does not exist", "check the spelling, or quote the pattern"
+        ) from error
     except PermissionError as error:
-        raise InputError(f"{path}: no permission to read it", "change its permissions, or copy it") from error
+        raise InputError(
+            f"{_name(path)}: no permission to read it", "change its permissions, or copy it"
+        ) from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "check the disk") from error
+        raise InputError(f"{_name(path)}: cannot be read ({error.strerror})", "check the disk") from error
+
+
+def _name(path: Path) -> str:
+    """What messages call it: a message may end up in a dataset, which holds no paths."""
+    return path.name or path.absolute().name or "/"
 
 
 def _file(path: Path, head: bytes) -> str:
     if not head:
-        raise InputError(f"{path}: empty file", "killed before it wrote, or the disk was full: capture again")
+        raise InputError(
+            f"{_name(path)}: empty file", "killed before it wrote, or the disk was full: capture again"
+        )
     if head.startswith(_SQLITE):
         return _database(path)
-    for what, hint in _binary(head):
-        raise InputError(f"{path}: {what}", hint)
+    if not head.startswith(_GZIP):
+        for what, hint in _binary(head):
+            raise InputError(f"{_name(path)}: {what}", hint)
     text = peek(path)
     if head.startswith(_GZIP):
         _check_unpacked(path, text)
@@ -75,18 +87,22 @@ def _file(path: Path, head: bytes) -> str:
 
 
 def _check_unpacked(path: Path, text: bytes) -> None:
-    """Refuse gzip around nothing, or around what can only be read from a file of its own."""
-    if not text:
-        raise InputError(f"{path}: gzip with nothing in it that can be unpacked", "copy or capture it again")
+    """Refuse gzip around what can only be read from a file of its own."""
     if text.startswith((_SQLITE, _GZIP)):
         inner = "gzip again" if text.startswith(_GZIP) else "an SQLite database"
-        raise InputError(f"{path}: gzip, and inside it {inner}", "unpack it first: gunzip FILE")
+        raise InputError(f"{_name(path)}: gzip, and inside it {inner}", "unpack it first: gunzip FILE")
     for what, hint in _binary(text[:4096]):
-        raise InputError(f"{path}: gzip, and inside it {what}", hint)
+        raise InputError(f"{_name(path)}: gzip, and inside it {what}", hint)
 
 
 _SQLITE = b"SQLite format 3\0"
 _GZIP = b"\x1f\x8b"
+_TEXT = (
+    b"{",
+    b"[",
+    b"\xff\xfe",
+    b"\xfe\xff",
+)  # JSON, whatever raw bytes its names hold; UTF-16, named by peek
 # First bytes of files that are no trace, or not in a form that is read: (offset, bytes, what, hint).
 _UNPACK = "unpack it first and give the files in it"
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
@@ -112,8 +128,6 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"\x89PNG", "a picture", _FORMATS),
     (0, b"\xff\xd8\xff", "a picture", _FORMATS),
     (0, b"\x7fELF", "a program", _FORMATS),
-    (0, b"\xff\xfe", "text in UTF-16", "convert it to UTF-8, or take the original file"),
-    (0, b"\xfe\xff", "text in UTF-16", "convert it to UTF-8, or take the original file"),
 )
 
 
@@ -131,7 +145,7 @@ def _binary(head: bytes) -> Iterator[tuple[str, str]]:
         profile = b"/host:" in head or b"/device:" in head
         what = "an XPlane profile (protobuf)" if profile else "a Perfetto or other protobuf trace"
         yield what, f"{_FORMATS}; {_TORCH}"
-    elif b"\0" in head[:1024] and not head.lstrip().startswith((b"{", b"[")):
+    elif b"\0" in head[:1024] and not head.lstrip().startswith(_TEXT):
         yield "a binary file of no known kind, and not an SQLite export", f"an nsys report? {_EXPORT}"
 
 
@@ -162,14 +176,14 @@ def _database(path: Path) -> str:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise InputError(f"{path}: a damaged SQLite database ({error})", _EXPORT) from error
+        raise InputError(f"{_name(path)}: a damaged SQLite database ({error})", _EXPORT) from error
     for pattern, what, hint in _DATABASES:
         if any(re.match(pattern, name) for name in names):
-            raise InputError(f"{path}: {what}", hint)
+            raise InputError(f"{_name(path)}: {what}", hint)
     if any(_NSYS_TABLE.fullmatch(name) for name in names):
         return "nsys"
     what = "an SQLite database that no nsys export made" if names else "an SQLite database without tables"
-    raise InputError(f"{path}: {what}", _EXPORT)
+    raise InputError(f"{_name(path)}: {what}", _EXPORT)
 
 
 def _folder(path: Path) -> str:
@@ -180,10 +194,10 @@ def _folder(path: Path) -> str:
         return "nsys"
     if _is_dataset(path):
         hint = "query it: mdtrace sql FOLDER; add to it: mdtrace ingest TRACE --add FOLDER"
-        raise InputError(f"{path}: is an mdtrace dataset already", hint)
+        raise InputError(f"{_name(path)}: is an mdtrace dataset already", hint)
     if names or any(f.suffix == ".arrow" for f in files):
-        raise InputError(f"{path}: a folder of tables, not an nsys parquetdir export", _EXPORT)
-    raise InputError(f"{path}: is a folder", f"give the files in it: mdtrace ingest {path}/*")
+        raise InputError(f"{_name(path)}: a folder of tables, not an nsys parquetdir export", _EXPORT)
+    raise InputError(f"{_name(path)}: is a folder", f"give the files in it: mdtrace ingest {_name(path)}/*")
 
 
 def _is_dataset(path: Path) -> bool:
@@ -223,7 +237,7 @@ def _text(path: Path, head: bytes) -> str:
         what, hint = _other_json(body)
     else:
         what, hint = _other_text(body)
-    raise InputError(f"{path}: {what}", hint)
+    raise InputError(f"{_name(path)}: {what}", hint)
 
 
 def _trace(body: bytes) -> str | None:
