@@ -123,3 +123,11 @@ class Collectives:
         self._by_key[group.name, sequence] = collective
         self.all.append(collective)
         return collective
+
+
+def role(member: Member) -> str:
+    """What a rank does in a collective: its kind, or send or recv."""
+    collective = member.collective
+    if not collective.point_to_point:
+        return collective.kind
+    return "send" if member.rank == collective.source else "recv"

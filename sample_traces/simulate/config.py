@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from simulate.check import check
+
 Cause = Literal["compute", "host", "data", "clock", "copy"]
 LinkClass = Literal["nvlink", "pcie", "net"]
 Strategy = Literal["ddp", "fsdp"]
@@ -129,7 +131,7 @@ class Config:
     epoch_ns: int = 1_760_000_000_000_000_000
 
     def __post_init__(self) -> None:
-        _check(self)
+        check(self)
 
     @property
     def hosts(self) -> int:
@@ -145,40 +147,3 @@ class Config:
         return sum(
             s.delay_ns for s in self.stragglers if s.rank == rank and s.cause == cause and s.active(step)
         )
-
-
-def _check(config: Config) -> None:
-    """Refuse what cannot be simulated.
-
-    Raises:
-        ValueError: saying which setting is wrong.
-    """
-    positive = (
-        "ranks",
-        "gpus_per_host",
-        "steps",
-        "layers",
-        "width",
-        "tokens",
-        "tensor",
-        "pipeline",
-        "microbatches",
-    )
-    for name in positive:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1")
-    if config.ranks % (config.tensor * config.pipeline):
-        raise ValueError("ranks must be a multiple of tensor × pipeline")
-    if config.layers < config.pipeline:
-        raise ValueError("every pipeline stage needs a layer")
-    if config.strategy == "fsdp" and config.tensor * config.pipeline > 1:
-        raise ValueError("fsdp is simulated without tensor and pipeline parallel groups")
-    for straggler in config.stragglers:
-        if not 0 <= straggler.rank < config.ranks:
-            raise ValueError(f"straggler {straggler.rank} is no rank of 0 … {config.ranks - 1}")
-        if straggler.delay_ns < 0:
-            raise ValueError("a delay cannot be negative")
-    for name in ("offsets_ms", "drifts_ppm"):
-        given = getattr(config, name)
-        if given is not None and len(given) != config.hosts:
-            raise ValueError(f"{name} needs one value for each of the {config.hosts} hosts")

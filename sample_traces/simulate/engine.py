@@ -1,8 +1,8 @@
-"""Turns the programs of all ranks into times: streams run in order, collectives wait for their last member."""
+"""Turns programs into times: streams run in order, collectives wait for their last member."""
 
 import random
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from simulate.config import Config
 from simulate.events import Collective, Task
@@ -85,9 +85,10 @@ class Engine:
         Raises:
             RuntimeError: when every host waits for a collective that somebody never joins.
         """
-        waiting: list[tuple[Program, Task | None]] = [(program, None) for program in programs]
+        waiting: Sequence[tuple[Program, Task | None]] = [(program, None) for program in programs]
         while waiting:
-            still = [(p, t) for p, t in ((p, self._resume(p, t)) for p, t in waiting) if t is not None]
+            resumed = [(program, self._resume(program, task)) for program, task in waiting]
+            still = [(program, task) for program, task in resumed if task is not None]
             if (
                 still
                 and len(still) == len(waiting)

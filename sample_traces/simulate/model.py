@@ -11,19 +11,25 @@ INPUT_FEATURES = 1024
 # Width of the layers in turn, so that gradients have several sizes.
 PATTERN = (1.0, 0.5, 0.25)
 
-GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas"
+# Kernel names as the libraries spell them.
+GEMM = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64_warpgroupsize1x1x1"
+    "_execute_segment_k_off_kernel__5x_cublas"
+)
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<8, at::native::{functor}<c10::BFloat16>, "
-    "std::array<char*, {arrays}ul> >(int, at::native::{functor}<c10::BFloat16>, std::array<char*, {arrays}ul>)"
+    "std::array<char*, {arrays}ul> >(int, at::native::{functor}<c10::BFloat16>, "
+    "std::array<char*, {arrays}ul>)"
 )
 REDUCE = (
     "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::BFloat16, "
-    "at::native::func_wrapper_t<c10::BFloat16, at::native::sum_functor<c10::BFloat16, float, c10::BFloat16>>, "
-    "unsigned int, c10::BFloat16, 4> >(at::native::ReduceOp<c10::BFloat16>)"
+    "at::native::func_wrapper_t<c10::BFloat16, at::native::sum_functor<c10::BFloat16, float, "
+    "c10::BFloat16> >, unsigned int, c10::BFloat16, 4> >(at::native::ReduceOp<c10::BFloat16>)"
 )
 FOREACH = (
-    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)"
-    "::TensorListMetadata<2>, at::native::(anonymous namespace)::BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>>"
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<"
+    "at::native::(anonymous namespace)::TensorListMetadata<2>, "
+    "at::native::(anonymous namespace)::BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0> >"
 )
 
 

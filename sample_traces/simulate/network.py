@@ -1,4 +1,4 @@
-"""What a collective takes once every member has arrived: latency and bandwidth of the worst link on its ring."""
+"""What a collective takes once every member has arrived: latency and bandwidth of its ring."""
 
 from simulate.config import Config, Link
 from simulate.events import Group
@@ -11,7 +11,7 @@ def link_class(config: Config, group: Group) -> str:
 
 
 def transfer_ns(config: Config, group: Group, kind: str, payload: int) -> float:
-    """Time of one collective: α + β·payload, of a ring of n members over links with latency a and bandwidth B.
+    """Time of one collective, α + β·payload: n members, latency a and bandwidth B of the worst link.
 
     all-reduce: 2(n−1)·a + 2(n−1)/n·S/B; all-gather, reduce-scatter: half of it; broadcast: (n−1)·a + S/B;
     send/recv: a + S/B.

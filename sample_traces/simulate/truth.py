@@ -11,13 +11,16 @@ from simulate.intervals import Interval, clip, length
 from simulate.job import Job
 from simulate.model import ELEMENT, layers
 from simulate.network import alpha_beta, link_class
-from simulate.program import WRAPPERS
+from simulate.passes import WRAPPERS
 
 Row = dict[str, Any]
 
 
 def truth(job: Job) -> Row:
-    """Everything, ready for JSON. Times are ns since 1970: `true_…` in true time, others by the rank's own clock."""
+    """Everything, ready for JSON. Times are ns since 1970.
+
+    `true_…` are in true time, other times by the rank's own clock.
+    """
     config = job.config
     return {
         "config": asdict(config),
