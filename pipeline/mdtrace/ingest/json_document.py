@@ -1,7 +1,8 @@
 """The part of a trace document that is not its events: keys before, between and behind the arrays.
 
 Arrays of events are found as the value of `traceEvents` however deep, as the document itself, and in a
-list of documents. The walk is lenient: a damaged key never hides an array.
+list of documents; events that follow each other without any bracket count as an array too. The walk is
+lenient: a damaged key never hides an array.
 """
 
 import re
@@ -9,39 +10,43 @@ from typing import Literal
 
 from mdtrace.ingest.json_cursor import Cursor, Notes
 from mdtrace.ingest.json_repair import Counts, decode_lenient
-from mdtrace.ingest.json_scan import SEPARATORS, depth_at, value_end
+from mdtrace.ingest.json_scan import PHASE, depth_at, has_member, separators_end, value_end
 
 LIMIT = 32 << 20  # longest event or document value that is kept
+TOO_LONG = f"longer than {LIMIT >> 20} MB"
 
 Found = Literal["events", "more", "end"]
 
 _EVENTS = re.compile(rb'"traceEvents"\s*+:\s*+\[')
 _KEY = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*+:\s*+', re.DOTALL)
-_BEGIN = re.compile(rb'["\[\]{}]')
-_PHASE = re.compile(rb'"ph"\s*+:')
-TOO_LONG = f"longer than {LIMIT >> 20} MB"
+_MARK = re.compile(rb'["\[\]{}]')
 _BOM = b"\xef\xbb\xbf"
 _OVERLAP = 64  # bytes that `"traceEvents": [` may take, blanks with it
 _LOOK = 1 << 20  # how far an object is looked into to tell an event from a document
 
 
 class Outside:
-    """Walks the cursor outside event arrays."""
+    """Walks the cursor outside event arrays.
+
+    Args:
+        depth: brackets open around the cursor.
+    """
 
     def __init__(self, cursor: Cursor, notes: Notes, depth: int = 0) -> None:
         self.cursor = cursor
         self.notes = notes
-        self.depth = depth  # brackets open around the cursor
-        self.started = depth > 0
-        self.lost = False
+        self.depth = depth
+        self._lost = False
 
     def walk(self) -> Found:
         """Go on to the next array of events (the cursor is then behind its bracket), or until text lacks."""
         cursor = self.cursor
-        while not self.lost:
-            if cursor.offset == 0 and cursor.buf.startswith(_BOM):
-                cursor.pos = len(_BOM)
-            cursor.pos = SEPARATORS.match(cursor.buf, cursor.pos).end()  # type: ignore[union-attr]
+        if cursor.offset == 0 and _BOM.startswith(cursor.buf[:3]):
+            if len(cursor.buf) < len(_BOM) and not cursor.eof:
+                return "more"
+            cursor.pos = len(_BOM)
+        while not self._lost:
+            cursor.pos = separators_end(cursor.buf, cursor.pos)
             if cursor.pos >= len(cursor.buf):
                 return self._short()
             found = self._token(cursor.buf[cursor.pos : cursor.pos + 1])
@@ -67,90 +72,80 @@ class Outside:
             self.depth = max(self.depth - 1, 0)
             self.cursor.pos += 1
             return None
-        return self._garbage()
-
-    def _garbage(self) -> Found | None:
-        cursor = self.cursor
-        self.notes.skip(cursor.offset, "outside the document")
-        match = _BEGIN.search(cursor.buf, cursor.pos + 1)
-        cursor.pos = match.start() if match else len(cursor.buf)
+        self._garbage(self.cursor.pos + 1)
         return None
 
+    def _garbage(self, behind: int) -> None:
+        cursor = self.cursor
+        self.notes.skip(cursor.offset, "outside the document")
+        match = _MARK.search(cursor.buf, behind)
+        cursor.pos = match.start() if match else len(cursor.buf)
+
     def _object(self) -> Found | None:
-        kind = self._kind(self.cursor.pos)
+        kind = self._kind(self.cursor.pos, "document")
         if kind is None:
             return "more"
-        self.started = True
         if kind == "event":
-            return "events"  # events that no bracket announces: one a line, or behind a closed array
+            return "events"  # one a line, or behind an array that was closed too early
         self.depth += 1
         self.cursor.pos += 1
         return None
 
     def _array(self) -> Found | None:
         cursor = self.cursor
-        match = SEPARATORS.match(cursor.buf, cursor.pos + 1)
-        inside = match.end() if match else cursor.pos + 1
+        inside = separators_end(cursor.buf, cursor.pos + 1)
         first = cursor.buf[inside : inside + 1]
         if not first and not cursor.eof:
             return "more"
-        kind = self._kind(inside) if first == b"{" else "document" if first == b"[" else "event"
+        kind = self._kind(inside, "event") if first == b"{" else "document" if first == b"[" else "event"
         if kind is None:
             return "more"
-        self.started = True
         cursor.pos += 1
-        if kind == "document":
-            self.depth += 1
-            return None
-        return "events"
+        if kind == "event":
+            return "events"
+        self.depth += 1
+        return None
 
-    def _kind(self, at: int) -> Literal["event", "document"] | None:
+    def _kind(self, at: int, otherwise: Literal["event", "document"]) -> Literal["event", "document"] | None:
         """What the object at `at` is, None where more text must tell.
 
-        A document holds `traceEvents` itself; inside an array all else is an event; outside one, an
-        event is told by its `ph`.
+        A document holds `traceEvents` itself, an event has a phase.
         """
-        buf, in_array = self.cursor.buf, self.cursor.buf[self.cursor.pos] == ord("[")
-        end = value_end(buf, at, min(at + _LOOK, len(buf)))
-        if end is None and not self.cursor.eof and len(buf) - at < _LOOK and not _EVENTS.search(buf, at):
+        buf = self.cursor.buf
+        high = min(at + _LOOK, len(buf))
+        if has_member(buf, at, high, _EVENTS):
+            return "document"
+        end = value_end(buf, at, high)
+        if end is None and high == len(buf) and not self.cursor.eof:
             return None
-        high = end or min(at + _LOOK, len(buf))
-        for match in _EVENTS.finditer(buf, at, high):
-            if depth_at(buf, at, match.start()) == 1:
-                return "document"
-        if in_array or end is None:
-            return "event" if in_array else "document"
-        return (
-            "event"
-            if any(depth_at(buf, at, m.start()) == 1 for m in _PHASE.finditer(buf, at, high))
-            else "document"
-        )
+        return "event" if has_member(buf, at, end or high, PHASE) else otherwise
 
     def _member(self) -> Found | None:
+        """A key and its value."""
         cursor = self.cursor
+        if events := _EVENTS.match(cursor.buf, cursor.pos):
+            cursor.pos = events.end()
+            return "events"
         key = _KEY.match(cursor.buf, cursor.pos)
         if key is None or key.end() >= len(cursor.buf):
             return self._loose_string()
-        at = key.end()
-        nested = _EVENTS.search(cursor.buf, cursor.pos)
-        if nested and nested.start() == cursor.pos:
-            cursor.pos = nested.end()
-            return "events"
-        end = value_end(cursor.buf, at)
-        if end is None and cursor.eof and cursor.buf[at : at + 1] not in (b"{", b"[", b'"'):
-            end = len(cursor.buf) if self.depth == 0 else None
-        if nested and (end is None or nested.start() < end):
-            self.depth += depth_at(cursor.buf, at, nested.start())
+        end = value_end(cursor.buf, key.end())
+        if nested := _EVENTS.search(cursor.buf, key.end(), len(cursor.buf) if end is None else end):
+            self.depth += depth_at(cursor.buf, key.end(), nested.start())
             cursor.pos = nested.end()
             return "events"
         if end is None:
             return self._unfinished()
-        self._store(key[1], at, end)
-        cursor.pos = end
+        if cursor.buf[key.end() : key.end() + 1] not in b",}]":
+            self._store(key[1], key.end(), end)
+            cursor.pos = end
+        else:
+            self._store(key[1], end, end)  # an empty value
+            cursor.pos = key.end()
         return None
 
     def _store(self, key: bytes, at: int, end: int) -> None:
-        done: Counts = {}
+        done: Counts = {} if end > at else {"empty value": 1}
         name = decode_lenient(key, done)
         self.notes.document[str(name)] = decode_lenient(self.cursor.buf[at:end], done)
         self.notes.repair(self.cursor.base + at, done)
@@ -164,7 +159,7 @@ class Outside:
         if len(cursor.buf) - cursor.pos < LIMIT:
             return "more"
         self.notes.skip(cursor.offset, TOO_LONG)
-        self.lost = True
+        self._lost = True
         return None
 
     def _search(self) -> Found:
@@ -172,7 +167,7 @@ class Outside:
         cursor = self.cursor
         if match := _EVENTS.search(cursor.buf, cursor.pos):
             cursor.pos = match.end()
-            self.lost = False
+            self._lost = False
             return "events"
         cursor.pos = max(len(cursor.buf) - _OVERLAP, cursor.pos)
         return self._short()
@@ -184,6 +179,5 @@ class Outside:
         following = cursor.buf[end : end + _OVERLAP].strip() if end else b""
         if not following or following.startswith(b":"):
             return self._unfinished()
-        self.notes.skip(cursor.offset, "outside the document")
-        cursor.pos = end or len(cursor.buf)
+        self._garbage(end or len(cursor.buf))
         return None

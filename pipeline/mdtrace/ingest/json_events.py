@@ -10,9 +10,11 @@ How it is fast: a chunk of text is cut behind what looks like the end of an even
 boundary, so the decoder proves each cut. A piece that is refused is cut shorter, and in the end
 stepped through event by event, with an exact scan and repairs.
 
-`msgspec.Raw` fields hold strict JSON in UTF-8, with two exceptions that `decode_lenient` handles:
-numbers beyond a double (1e999) and unpaired surrogates. They keep their chunk in memory. The type of
-such a field must be `msgspec.Raw` itself with the default `msgspec.Raw(b"")`: in a union it is ignored.
+`msgspec.Raw` fields hold strict JSON in UTF-8; only numbers may be beyond a double (1e999) or an int of
+4300 digits, which `decode_lenient` handles. They keep their chunk in memory. The type of such a field
+must be `msgspec.Raw` itself with the default `msgspec.Raw(b"")`: in a union it is ignored. Fields with
+defaults keep events whole: one whose value is of another type than declared is left out
+(`repaired["unexpected type"]`); where it has no default the event is lost (`skipped["undecodable"]`).
 """
 
 import gc
@@ -30,14 +32,15 @@ from mdtrace.ingest.json_document import Outside
 from mdtrace.ingest.json_ranges import WINDOW, Header, boundary, header, split_ranges
 from mdtrace.ingest.json_repair import Counts, decode_lenient, invalid_utf8
 from mdtrace.ingest.json_salvage import REFUSALS, Salvage
-from mdtrace.ingest.json_scan import last_boundary
+from mdtrace.ingest.json_scan import last_boundary, looks_like_json
 
 E = TypeVar("E")
 
-CHUNK = 1 << 20
+CHUNK = 1 << 20  # larger chunks leave the processor's cache and are slower
 
+_HEAD = 64 << 10
 _SMALL = 4 << 10  # a refused piece shorter than this is stepped through
-_MIN_CUTTABLE = 2
+_phase = attrgetter("ph")
 
 
 def _ignore(amount: int) -> None:
@@ -61,9 +64,9 @@ class JsonEvents(Generic[E]):
         first_bad: offset in the decompressed text of the first item skipped or repaired.
         truncated: the file ends inside an event, a document or a gzip stream.
         closed: the last array of events was closed. Alone, False says little: some writers never do.
-        joined: False when the range did not end between two events: then the results of all ranges
+        joined: False when a range did not end between two events: then the results of all ranges
             are void and the file must be read in one piece.
-        arrays: arrays of events met.
+        arrays: arrays of events met (of a range: begun).
         compression: "none" or "gzip".
 
     Raises:
@@ -80,19 +83,19 @@ class JsonEvents(Generic[E]):
         chunk: int = CHUNK,
         advance: Callable[[int], None] = _ignore,
     ) -> None:
-        head = peek(path, 4096)
-        size = path.stat().st_size
+        if not looks_like_json(peek(path, _HEAD)):
+            raise InputError(f"{path.name}: is not JSON", "give a trace file of a known format")
         self._path = path
-        self._head = head
         self._start = start
-        self._stop = None if stop is None or stop >= size else stop
+        self._stop = None if stop is None or stop >= path.stat().st_size else stop
         self._chunk = max(chunk, 1)
         self._advance = advance
         self._event = event
-        self._decode_list: Callable[[bytes], list[E]] = msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]
-        self._empty = _empty_phase(event)
+        self._decode_list: Callable[[bytes], list[E]] = msgspec.json.Decoder(_list_of(event)).decode
+        self._blank_phase = _blank_phase(event)
         self._notes = Notes()
-        self.compression: Compression = "none"
+        with TextFile(path) as text:
+            self.compression: Compression = text.compression
 
     @property
     def document(self) -> dict[str, Any]:
@@ -127,75 +130,72 @@ class JsonEvents(Generic[E]):
         return self._notes.arrays
 
     def __iter__(self) -> Iterator[list[E]]:
+        depth = header(self._path).depth if self._start else 0
         with TextFile(self._path, start=self._start, stop=self._stop, advance=self._advance) as text:
-            self.compression = text.compression
             cursor = Cursor(text, self._start, self._chunk)
-            yield from self._walk(cursor)
+            yield from self._walk(cursor, Outside(cursor, self._notes, depth))
             self._notes.truncated |= text.truncated
 
-    def _walk(self, cursor: Cursor) -> Iterator[list[E]]:
-        outside = Outside(cursor, self._notes, depth=1 if self._start else 0)
-        self._salvage = Salvage(cursor, self._notes, self._event)
+    def _walk(self, cursor: Cursor, outside: Outside) -> Iterator[list[E]]:
+        """Outside and inside of arrays by turns, reading on when neither gets further."""
+        salvage = Salvage(cursor, self._notes, self._event, ends_at_event=self._stop is not None)
         inside = self._start > 0
         cursor.fill()
         while True:
+            if not inside and (found := outside.walk()) != "more":
+                if found == "end":
+                    break
+                self._open()
+                inside = True
             if inside:
-                events, closed = self._array(cursor)
+                events = self._array(cursor, salvage)
+                inside = not self._notes.closed
                 if events:
                     yield events
-                if closed:
-                    inside = False
+                if not inside:
                     continue
                 if cursor.eof and cursor.pos >= len(cursor.buf):
-                    break
-            else:
-                found = outside.walk()
-                if found == "events":
-                    inside = True
-                    self._notes.arrays += 1
-                    self._notes.closed = False
-                    continue
-                if found == "end":
                     break
             cursor.fill()
         self._end(inside, outside)
 
+    def _open(self) -> None:
+        self._notes.arrays += 1
+        self._notes.closed = False
+
     def _end(self, inside: bool, outside: Outside) -> None:
         if self._stop is not None:
             self._notes.joined = inside and "cut off" not in self._notes.skipped
-            return
-        if inside:
+        elif inside:
             self._notes.truncated |= outside.depth > 0
-        if not outside.started and not inside:
-            raise InputError(f"{self._path.name}: is not JSON", "give a trace file of a known format")
 
-    def _array(self, cursor: Cursor) -> tuple[list[E], bool]:
-        """All events of the buffer up to where text lacks or the array closes (then True)."""
+    def _array(self, cursor: Cursor, salvage: Salvage[E]) -> list[E]:
+        """All events of the buffer up to where text lacks or the array closes.
+
+        The piece decoded at once shrinks where decoding fails and grows again where it succeeds.
+        """
         events: list[E] = []
-        window = len(cursor.buf) - cursor.pos
+        size = len(cursor.buf)
+        window = size - cursor.pos
         while cursor.pos < len(cursor.buf):
-            cut = self._cut(cursor.buf, cursor.pos, min(cursor.pos + window, len(cursor.buf)))
-            if cut is not None:
-                batch = self._strict(cursor, cut[0])
-                if batch is not None:
-                    events += batch
-                    cursor.pos = cut[1]
-                    window *= 2
-                    continue
-                if window > _SMALL:
-                    window = max(window // 4, _MIN_CUTTABLE)
-                    continue
-            elif window < len(cursor.buf) - cursor.pos:
+            cut = self._cut(cursor.buf, cursor.pos, min(cursor.pos + window, size))
+            if cut is not None and (batch := self._strict(cursor, cut[0])) is not None:
+                events += batch
+                cursor.pos = cut[1]
                 window *= 2
-                if window <= _SMALL:
-                    continue
-            step = self._salvage.step(events)
-            if step == "closed":
-                self._notes.closed = True
-                return events, True
-            if step == "more":
-                break
-        return events, False
+            elif window > _SMALL and cut is not None:
+                window //= 4
+            elif window < min(_SMALL, size - cursor.pos):
+                window *= 2
+            else:
+                step = salvage.step(events)
+                if step == "more":
+                    break
+                if step == "closed":
+                    self._notes.closed = True
+                    break
+                window = max(window, _SMALL)
+        return events
 
     def _cut(self, buf: bytes, low: int, high: int) -> tuple[int, int] | None:
         """Where to cut buf[low:high]: (end of the piece, begin of the next event). Only a guess."""
@@ -215,35 +215,21 @@ class JsonEvents(Generic[E]):
         finally:
             if collecting:
                 gc.enable()
-        if self._empty is not None and self._empty.phase in map(_PHASE, batch):
-            return self._without_empty(cursor, batch)
-        return batch
-
-    def _without_empty(self, cursor: Cursor, batch: list[E]) -> list[E]:
-        """Objects without any key decode into a struct of defaults; they are no events."""
-        empty = self._empty.event if self._empty else None
-        kept = [event for event in batch if event != empty]
-        for _ in range(len(batch) - len(kept)):
-            self._notes.skip(cursor.offset, "empty object")
-        return kept
+        blank = self._blank_phase
+        return None if blank and blank[0] in map(_phase, batch) else batch
 
 
-_PHASE = attrgetter("ph")
+def _list_of(event: type[E]) -> type[list[E]]:
+    return list[event]  # type: ignore[valid-type]
 
 
-class _Empty:
-    def __init__(self, event: Any) -> None:
-        self.event = event
-        self.phase = event.ph
-
-
-def _empty_phase(event: type[Any]) -> _Empty | None:
-    """What `{}` decodes into, where it decodes at all."""
+def _blank_phase(event: type[Any]) -> tuple[Any] | None:
+    """The phase of an object without keys, where such a one decodes at all: it is no event."""
     try:
-        empty = msgspec.json.decode(b"{}", type=event)
+        blank = msgspec.json.decode(b"{}", type=event)
     except msgspec.DecodeError:
         return None
-    return _Empty(empty) if hasattr(empty, "ph") else None
+    return (blank.ph,) if hasattr(blank, "ph") else None
 
 
 def document_keys(path: Path) -> dict[str, Any] | None:

@@ -1,29 +1,40 @@
 """Where a JSON value ends and where an event may begin: exact scans that know strings.
 
-All positions are byte positions in the buffer passed in. Nothing here decodes.
+All positions are byte positions in the buffer passed in. Nothing here decodes. The expressions are
+possessive: linear in what they read, whatever the input.
 """
 
 import re
+from collections.abc import Iterator
 
-BLANK = re.compile(rb"[\s]*+")
 SEPARATORS = re.compile(rb"[\s,]*+")
+PHASE = re.compile(rb'"ph"\s*+:')
 
-# Up to and with the next bracket outside strings. Possessive: no backtracking, whatever the input.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_TO_BRACKET = re.compile(
-    rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+)*+([\[\]{}])',
-    re.DOTALL,
+_TO_BRACKET = re.compile(  # up to and with the next bracket outside strings
+    rb'[^"\[\]{}]*+(?:' + _STRING + rb'[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL
 )
 _WHOLE_STRING = re.compile(_STRING, re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\[\]{}\"]++")
 
-# An object after an object, begun by a plain key: no well-formed string can hold this, because its
-# quotes would be escaped. It may still stand deeper than the events do.
-BOUNDARY = re.compile(rb'\}\s*+,?+\s*+(\{\s*+"[A-Za-z_]\w*+"\s*+:)')
-_PHASE = re.compile(rb'"ph"\s*+:')
+# An object begun by a plain key. Behind another object no well-formed string can hold it, because the
+# quotes would be escaped; it may still stand deeper than the events do.
+_BEGIN = rb'(\{\s*+"[A-Za-z_]\w*+"\s*+:)'
+_OBJECT = re.compile(_BEGIN)
+_BOUNDARY = re.compile(rb"\}\s*+,?+\s*+" + _BEGIN)
+
+_ARRAY_END = re.compile(rb'\}\s*+(?=\]\s*+(?:\}|\Z|,\s*+"\w++"\s*+:))')
 
 _OPENS = 2  # the bit that [ and { have and that ] and } lack
 _NEAR = 48  # blanks looked at before a brace, at each side of the comma
+_OBJECT_LIMIT = 64 << 10
+_OBJECT_TRIES = 8
+
+
+def separators_end(buf: bytes, at: int) -> int:
+    """Behind the blanks and commas that stand at `at`."""
+    match = SEPARATORS.match(buf, at)
+    return match.end() if match else at
 
 
 def last_boundary(buf: bytes, low: int, high: int) -> tuple[int, int] | None:
@@ -84,17 +95,63 @@ def depth_at(buf: bytes, at: int, goal: int) -> int:
     return depth
 
 
+def has_member(buf: bytes, at: int, high: int, member: re.Pattern[bytes]) -> bool:
+    """Whether `member`, a key with its colon, is found in the object at `at` itself, not in one inside it."""
+    return any(member.search(buf, low, end) for low, end in _own_text(buf, at, high))
+
+
+def _own_text(buf: bytes, at: int, high: int) -> Iterator[tuple[int, int]]:
+    """The parts of the object at `at` that lie in no bracket but its own, with the bracket that ends each."""
+    depth = 0
+    while match := _TO_BRACKET.match(buf, at, high):
+        if depth == 1:
+            yield at, match.end()
+        at = match.end()
+        depth += 1 if buf[at - 1] & _OPENS else -1
+        if depth <= 0:
+            return
+    if depth == 1:
+        yield at, high
+
+
 def next_event(buf: bytes, at: int, skip: int = 0) -> int | None:
-    """Where the next thing that looks like an event with a phase begins behind `at`, or None.
+    """Where the next object with a phase begins that stands behind another object, or None.
 
     Args:
         skip: how many such places to pass over first.
     """
-    for match in BOUNDARY.finditer(buf, at):
-        start = match.start(1)
-        following = BOUNDARY.search(buf, start + 1)
-        if _PHASE.search(buf, start, following.start() + 1 if following else len(buf)):
+    start = None
+    for match in _BOUNDARY.finditer(buf, at):
+        if start is not None and PHASE.search(buf, start, match.end()):
             if skip == 0:
                 return start
             skip -= 1
+        start = match.start(1)
+    return start if start is not None and skip == 0 and PHASE.search(buf, start) else None
+
+
+def event_in_garbage(buf: bytes, at: int) -> int | None:
+    """Where the next sound object with a phase begins, whatever stands before it, or None.
+
+    Looks at a few objects only.
+    """
+    for number, match in enumerate(_OBJECT.finditer(buf, at)):
+        start = match.start()
+        end = value_end(buf, start, min(start + _OBJECT_LIMIT, len(buf)))
+        if end is not None and has_member(buf, start, end, PHASE):
+            return start
+        if number == _OBJECT_TRIES:
+            break
     return None
+
+
+def array_end(buf: bytes, at: int) -> int | None:
+    """Where a bracket stands that looks like the end of the array of events, or None."""
+    match = _ARRAY_END.search(buf, at)
+    return match.end() if match else None
+
+
+def looks_like_json(head: bytes) -> bool:
+    """Whether a trace may begin like this, be it damaged: a bracket, or events further on."""
+    begin = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return begin[:1] in (b"{", b"[") or b'"traceEvents"' in head or _BOUNDARY.search(head) is not None
