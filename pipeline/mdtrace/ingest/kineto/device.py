@@ -1,0 +1,125 @@
+"""Events of the devices → columns of device_ops."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mdtrace.ingest.classify import DeviceKind, device_class
+from mdtrace.ingest.kineto.columns import (
+    first_given,
+    floats,
+    integers,
+    names,
+    small,
+    stream_id,
+    triples,
+    unsigned,
+)
+from mdtrace.ingest.kineto.events import DeviceArgs, Event
+
+# How producers name the direction of a copy, in the name or in args.kind.
+_COPY = re.compile(
+    r"\b(HtoD|DtoH|DtoD|HtoH|PtoP|HtoA|AtoH|AtoA|AtoD|DtoA)\b"
+    r"|\b([HDMS])2([HDMS])\b"
+    r"|Copy(Host|Device)To(Host|Device)"
+    r"|\b(Peer|Unified)\b"
+)
+_PLACE = {"H": "H", "S": "H", "D": "D", "M": "D", "Host": "H", "Device": "D"}
+
+
+def device_ops(events: Sequence[Event], kinds: Sequence[str], args: Sequence[DeviceArgs]) -> dict[str, Any]:
+    """Columns of device_ops but for the times."""
+    labels = names([e.name for e in events])
+    kind = pa.array(kinds, pa.string())
+    grid = triples([a.grid for a in args])
+    block = triples([a.block for a in args])
+    return {
+        "device_id": _devices(events, args),
+        "context_id": unsigned(first_given([a.context for a in args], [a.in_context for a in args])),
+        "stream_id": _streams(events, args),
+        "kind": kind,
+        "class": _classes(kind, labels),
+        "name": labels,
+        "correlation": integers([a.correlation or None for a in args]),
+        "external_id": integers(
+            first_given([a.external_id for a in args], [a.old_external_id for a in args])
+        ),
+        "bytes": unsigned([a.bytes for a in args]),
+        "copy_kind": _copies(kinds, events, args),
+        **{f"grid_{axis}": values for axis, values in zip("xyz", grid, strict=True)},
+        **{f"block_{axis}": values for axis, values in zip("xyz", block, strict=True)},
+        "registers_per_thread": small([a.registers for a in args]),
+        "shared_memory_bytes": unsigned([a.shared_memory for a in args]),
+        "occupancy_percent": floats([a.occupancy for a in args]),
+        "graph_id": integers([a.graph_id or None for a in args]),
+        "graph_node_id": integers([a.graph_node_id or None for a in args]),
+        "event_id": unsigned(first_given([a.event_id for a in args], [a.wait_event for a in args])),
+        "wait_stream_id": unsigned([a.wait_stream for a in args]),
+        "wait_correlation": unsigned([a.wait_correlation for a in args]),
+    }
+
+
+def _devices(events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
+    """From args; a copy between devices by the one that makes it; else the event's pid, which is the
+    device's ordinal for activities of devices."""
+    given = first_given([a.device for a in args], [a.in_device for a in args])
+    if None in given:
+        given = first_given(given, [stream_id(e.pid) for e in events])
+    return unsigned(given, small)
+
+
+def _streams(events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
+    """From args, else from the row's label. Waits for a whole context or device have none: the producer
+    writes -1, older ones as an unsigned number."""
+    given = [a.stream for a in args]
+    if None in given:
+        given = [
+            stream_id(e.tid) if stream is None else stream for stream, e in zip(given, events, strict=True)
+        ]
+    streams = unsigned(given)
+    none = pc.equal(streams, 2**32 - 1)
+    return pc.if_else(none, pa.scalar(None, pa.int64()), streams) if pc.any(none).as_py() else streams
+
+
+def _classes(kinds: pa.Array, labels: pa.Array) -> pa.Array:
+    """Of each distinct name of a kernel, and of each other kind, worked out once."""
+    codes = labels.dictionary_encode()
+    of_name = pa.array([device_class("kernel", n) for n in codes.dictionary.to_pylist()], pa.string())
+    kernels = of_name.take(codes.indices).fill_null(device_class("kernel", None))
+    others = [k for k in pc.unique(kinds).to_pylist() if k != "kernel"]
+    for kind in others:
+        kernels = pc.if_else(pc.equal(kinds, kind), device_class(cast("DeviceKind", kind), None), kernels)
+    return kernels
+
+
+def _copies(kinds: Sequence[str], events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array | None:
+    if "memcpy" not in kinds:
+        return None
+    found = [
+        copy_kind(e.name, a.kind) if kind == "memcpy" else None
+        for kind, e, a in zip(kinds, events, args, strict=True)
+    ]
+    return pa.array(found, pa.string())
+
+
+def copy_kind(name: Any, kind: Any) -> str | None:
+    """Direction of a copy, as the `copy_kind` column spells it, from its name or its `kind` argument."""
+    for text in (name, kind):
+        if isinstance(text, str) and (found := _direction(text)):
+            return found
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _direction(text: str) -> str | None:
+    match = _COPY.search(text)
+    if match is None:
+        return None
+    cuda, source, target, rocm_source, rocm_target, word = match.groups()
+    if cuda or word:
+        return cuda or ("PtoP" if word == "Peer" else "unified")
+    return f"{_PLACE[source or rocm_source]}to{_PLACE[target or rocm_target]}"

@@ -1,0 +1,95 @@
+"""Events of the host → columns of host_ops, launches and counters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mdtrace.ingest.kineto.columns import (
+    first_given,
+    floats,
+    integers,
+    json_text,
+    names,
+    small,
+    thread_ids,
+    unsigned,
+)
+from mdtrace.ingest.kineto.events import Event, HostArgs, LaunchArgs, MemoryArgs
+
+Columns = dict[str, Any]
+
+_KINDS = ["operator", "annotation", "python", "overhead"]
+_FORMS = pa.array(["nested", "async"])
+_CPU = 0  # c10::DeviceType, as memory marks write it
+
+
+def host_ops(events: Sequence[Event], kinds: Sequence[str], args: Sequence[HostArgs]) -> Columns:
+    """Columns of host_ops but for the times.
+
+    The profiler's own overhead (buffer requests, flushes) may cross operators: its form is async.
+    """
+    codes = np.array([_KINDS.index(k) for k in kinds], np.int8)
+    return {
+        "thread_id": thread_ids([e.tid for e in events]),
+        "kind": pa.array(_KINDS).take(pa.array(codes)),
+        "form": _FORMS.take(pa.array((codes == _KINDS.index("overhead")).astype(np.int8))),
+        "name": names([e.name for e in events]),
+        "sequence": unsigned([a.sequence for a in args]),
+        "forward_thread_id": _forward_threads(args),
+        "input_dims": _dims(args),
+        "input_types": json_text([a.input_types for a in args]),
+        "input_strides": json_text([a.input_strides for a in args]),
+        "concrete_inputs": json_text([a.concrete_inputs for a in args]),
+        "external_id": _external_ids(args),
+        "event_index": integers(
+            first_given([a.event_index for a in args], [a.python_id for a in args]),
+        ),
+        "python_module_id": integers([a.python_module for a in args]),
+    }
+
+
+def _dims(args: Sequence[HostArgs]) -> pa.Array:
+    dims = json_text([a.input_dims for a in args])
+    if dims.null_count == 0:
+        return dims
+    old = json_text([a.old_input_dims for a in args])
+    return dims if old.null_count == len(old) else pc.coalesce(dims, old)
+
+
+def _external_ids(args: Sequence[HostArgs] | Sequence[LaunchArgs]) -> pa.Array:
+    return integers(first_given([a.external_id for a in args], [a.old_external_id for a in args]))
+
+
+def _forward_threads(args: Sequence[HostArgs]) -> pa.Array:
+    """Autograd numbers threads from 1; 0 stands on forward operators and means none."""
+    return integers([a.forward_thread or None for a in args])
+
+
+def launches(events: Sequence[Event], apis: Sequence[str], args: Sequence[LaunchArgs]) -> Columns:
+    """Columns of launches but for the times. Correlation 0 means none."""
+    return {
+        "thread_id": thread_ids([e.tid for e in events]),
+        "api": pa.array(apis, pa.string()),
+        "name": names([e.name for e in events]),
+        "correlation": integers([a.correlation or None for a in args]),
+        "external_id": _external_ids(args),
+    }
+
+
+def memory_marks(events: Sequence[Event], args: Sequence[MemoryArgs]) -> Columns:
+    """Columns of counters but for the time: bytes allocated (freed: negative) and the totals after it."""
+    devices = [None if a.device_type == _CPU else a.device for a in args]
+    return {
+        "device_id": unsigned(devices, small),
+        "thread_id": thread_ids([e.tid for e in events]),
+        "kind": pa.array(["memory"]).take(pa.array(np.zeros(len(events), np.int8))),
+        "name": names([e.name for e in events]),
+        "value": floats([a.bytes for a in args]),
+        "unit": pa.array(["byte"]).take(pa.array(np.zeros(len(events), np.int8))),
+        "address": integers([a.address for a in args]),
+        "allocated_bytes": integers([a.allocated for a in args]),
+        "reserved_bytes": integers([a.reserved for a in args]),
+    }
