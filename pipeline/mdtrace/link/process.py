@@ -2,9 +2,19 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from mdtrace.ingest.stage import StagedProcess
+from mdtrace.link.autograd import forward_of
+from mdtrace.link.checks import Checked, check
+from mdtrace.link.collectives import find_collectives
+from mdtrace.link.columns import HostOps, bounds, host_ops, ids, integers, names, nullable, threads
+from mdtrace.link.launches import DeviceLinks, externals, link_device_ops, link_launches
+from mdtrace.link.layers import Layers, find_layers
+from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, nearest, nest, take, with_copies
+from mdtrace.link.phases import Phase, phase_column, phases, take_phase
+from mdtrace.link.steps import Steps, find_steps, staged_steps
 from mdtrace.tables.diagnostics import Diagnostic
 
 
@@ -13,8 +23,7 @@ class Linked:
     """What linking found.
 
     Attributes:
-        columns: by staged table (host_ops, launches, device_ops, collectives) the `link` columns,
-            one value per staged row.
+        columns: by staged table (host_ops, launches, device_ops) the `link` columns, a value per staged row.
         tables: rows of whole tables made here (steps, layers, collectives), without the `write` columns;
             they follow rows of the same table that the reader staged.
         start_ns, end_ns: bounds of all events of the process; None without events.
@@ -34,4 +43,94 @@ def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
         process_id: ids of rows are `tables.schema.row_id(process_id, row)`.
         file: what diagnostics call the source.
     """
-    return Linked()
+    linked = Linked()
+    host_threads, launch_threads = threads(staged, "host_ops", "launches")
+    host = host_ops(staged, host_threads)
+    tree = _nest(staged, host)
+    steps = staged_steps(staged) if staged.rows("steps") else find_steps(host, tree)
+    if not staged.rows("steps") and len(steps.number):
+        linked.tables["steps"] = steps.table(process_id)
+    forward = forward_of(staged, host)
+    layers = find_layers(host, tree, forward)
+    phase = phases(host, tree, layers.marker & (layers.origin == "module"), forward)
+    if layers.paths:
+        linked.tables["layers"] = layers.table(process_id)
+    linked.columns["host_ops"] = _host_columns(host, tree, steps, layers, phase, process_id)
+    operators = externals(staged, host)
+    launches = link_launches(staged, host, tree, launch_threads, operators, steps)
+    links = link_device_ops(staged, host, launches, operators, steps)
+    linked.columns["launches"] = {
+        "host_op_id": ids(launches.host, process_id),
+        "step": nullable(launches.step, pa.int64()),
+        "device_op_count": pa.array(links.launched),
+    }
+    linked.columns["device_ops"] = _device_columns(staged, tree, links, layers, phase, process_id)
+    found = find_collectives(staged, host, tree, links, steps, process_id)
+    if len(found):
+        linked.tables["collectives"] = found
+    linked.diagnostics = check(Checked(staged, host, tree, launches, links, steps, found, file))
+    linked.start_ns, linked.end_ns = _bounds(staged)
+    return linked
+
+
+def _nest(staged: StagedProcess, host: HostOps) -> Nest:
+    """The tree of all events that open and close on one thread, whatever their kind."""
+    nested = host.form("nested") & (host.thread != NONE)
+    index = integers(staged, "host_ops", "event_index")
+    tree = nest(host.thread, host.start, host.end, index, nested & ~host.duplicate)
+    keys = (host.thread, host.start, host.end, host.names.codes)
+    return with_copies(tree, nested & host.duplicate, *keys)
+
+
+def _host_columns(
+    host: HostOps, tree: Nest, steps: Steps, layers: Layers, phase: Phase, process_id: int
+) -> dict[str, pa.Array]:
+    return {
+        "parent_id": ids(tree.parent, process_id),
+        "depth": nullable(tree.depth(), pa.int32()),
+        "step": nullable(steps.at(host.start), pa.int64()),
+        "layer_id": ids(layers.of, process_id),
+        "phase": phase_column(phase),
+    }
+
+
+def _device_columns(
+    staged: StagedProcess, tree: Nest, links: DeviceLinks, layers: Layers, phase: Phase, process_id: int
+) -> dict[str, pa.Array]:
+    """Links of device_ops; layer and phase are those of the innermost host event around the call.
+
+    Kernels of a graph have neither: the call replays what was recorded elsewhere. Nor has the collective that
+    a gradient's accumulation starts a layer: its bucket holds gradients of many.
+    """
+    inner = np.where(links.graph, NONE, links.inner)
+    return {
+        "launch_id": ids(links.launch, process_id),
+        "host_op_id": ids(links.host, process_id),
+        "step": nullable(links.step, pa.int64()),
+        "layer_id": ids(_device_layers(staged, tree, inner, layers), process_id),
+        "phase": phase_column(take_phase(phase, inner)),
+    }
+
+
+def _device_layers(staged: StagedProcess, tree: Nest, inner: Rows, layers: Layers) -> Rows:
+    if not layers.paths:
+        return np.full(len(inner), NONE, np.int64)
+    accumulating = nearest(tree.parent, layers.accumulate) != NONE
+    communication = names(staged, "device_ops", "class").where(lambda c: c == "communication")
+    bucket = communication & (inner != NONE) & np.append(accumulating, False)[inner]
+    return np.where(bucket, NONE, take(layers.of, inner))
+
+
+def _bounds(staged: StagedProcess) -> tuple[int | None, int | None]:
+    """First start and last end of all events; of what was never closed the start counts."""
+    starts, ends = [], []
+    for table in ("host_ops", "launches", "device_ops"):
+        start, end = bounds(staged, table)
+        if len(start):
+            starts.append(int(start.min()))
+            ends.append(int(np.where(end == OPEN, start, end).max()))
+    if staged.rows("collectives"):
+        start = integers(staged, "collectives", "start_ns", 0)
+        starts.append(int(start.min()))
+        ends.append(int(np.maximum(start, integers(staged, "collectives", "end_ns", -OPEN)).max()))
+    return min(starts, default=None), max(ends, default=None)

@@ -1,0 +1,149 @@
+"""Staged columns as numpy arrays, and names as numbers.
+
+NULL becomes a value that the column cannot hold, said at each call; names become codes into the
+few distinct texts, so that a pattern is tried once a text and not once an event.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mdtrace.ingest.stage import StagedProcess
+from mdtrace.link.nesting import NONE, OPEN, Flags, Rows
+from mdtrace.tables.schema import row_id
+
+
+@dataclass(frozen=True)
+class Names:
+    """A text column: `texts[codes[row]]`, code NONE where NULL."""
+
+    codes: NDArray[np.int32]
+    texts: list[str]
+
+    def where(self, test: Callable[[str], object]) -> Flags:
+        """Rows whose text passes the test; NULL never does."""
+        passed = [bool(test(text)) for text in self.texts]
+        return np.array([*passed, False])[self.codes]  # code NONE finds the last
+
+    def match(self, pattern: re.Pattern[str]) -> Flags:
+        """Rows whose text the pattern is found in."""
+        return self.where(pattern.search)
+
+    def text(self, row: int) -> str | None:
+        code = int(self.codes[row])
+        return None if code == NONE else self.texts[code]
+
+
+def names(staged: StagedProcess, table: str, column: str = "name") -> Names:
+    """A text column of a staged table, encoded a batch at a time."""
+    known: dict[str, int] = {}
+    parts = [_codes(b.column(0), known) for b in staged.batches(table, columns=[column])]
+    return Names(np.concatenate(parts) if parts else np.empty(0, np.int32), list(known))
+
+
+def _codes(values: pa.Array, known: dict[str, int]) -> NDArray[np.int32]:
+    encoded = values.dictionary_encode()
+    own = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
+    codes = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
+    found: NDArray[np.int32] = np.array([*own, NONE], np.int32)[codes]
+    return found
+
+
+def integers(staged: StagedProcess, table: str, column: str, null: int = NONE) -> Rows:
+    """An integer column, `null` standing for NULL."""
+    parts = [
+        b.column(0).fill_null(null).to_numpy(zero_copy_only=False)
+        for b in staged.batches(table, columns=[column])
+    ]
+    return np.concatenate(parts).astype(np.int64, copy=False) if parts else np.empty(0, np.int64)
+
+
+def flags(staged: StagedProcess, table: str, column: str) -> Flags:
+    """A boolean column, NULL as false."""
+    parts = [
+        b.column(0).fill_null(False).to_numpy(zero_copy_only=False)
+        for b in staged.batches(table, columns=[column])
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.bool_)
+
+
+def bounds(staged: StagedProcess, table: str) -> tuple[Rows, Rows]:
+    """Start and end of each row in ns; the end is OPEN where never closed, and no earlier than the start."""
+    start = integers(staged, table, "start_ns", 0)
+    duration = integers(staged, table, "dur_ns", OPEN)
+    room = OPEN - np.maximum(start, 0)
+    return start, np.where(duration >= room, OPEN, start + np.clip(duration, 0, room))
+
+
+def threads(staged: StagedProcess, *tables: str) -> Iterator[NDArray[np.int32]]:
+    """Threads of each table's rows as small numbers, the same in all of them; NONE where none is named."""
+    known: dict[int | None, int] = {None: NONE}
+    for table in tables:
+        parts = []
+        for batch in staged.batches(table, columns=["thread_id"]):
+            encoded = batch.column(0).dictionary_encode()
+            own = [known.setdefault(t, len(known) - 1) for t in encoded.dictionary.to_pylist()]
+            codes = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
+            parts.append(np.array([*own, NONE], np.int32)[codes])
+        yield np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+
+def nullable(values: NDArray[np.int64] | NDArray[np.int32], kind: pa.DataType) -> pa.Array:
+    """An Arrow array in which NONE is NULL."""
+    return pa.array(values, kind, mask=values == NONE)
+
+
+def closed(end: Rows) -> pa.Array:
+    """Ends as the tables hold them: NULL where never closed."""
+    return pa.array(end, pa.int64(), mask=end == OPEN)
+
+
+def ids(rows: Rows, process_id: int) -> pa.Array:
+    """Ids of rows of a process's table, NULL for NONE."""
+    return pa.array(rows + row_id(process_id, 0), pa.int64(), mask=rows == NONE)
+
+
+@dataclass(frozen=True)
+class HostOps:
+    """What linking needs of all host operations, by row; the rest is read where it is needed."""
+
+    staged: StagedProcess
+    thread: NDArray[np.int32]
+    start: Rows
+    end: Rows
+    duplicate: Flags
+    names: Names
+    kinds: Names
+    forms: Names
+
+    def kind(self, *kinds: str) -> Flags:
+        return self.kinds.where(lambda k: k in kinds)
+
+    def form(self, form: str) -> Flags:
+        return self.forms.where(lambda f: f == form)
+
+    @cached_property
+    def domains(self) -> Names:
+        return names(self.staged, "host_ops", "domain")
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def host_ops(staged: StagedProcess, thread: NDArray[np.int32]) -> HostOps:
+    start, end = bounds(staged, "host_ops")
+    return HostOps(
+        staged,
+        thread,
+        start,
+        end,
+        flags(staged, "host_ops", "duplicate"),
+        names(staged, "host_ops"),
+        names(staged, "host_ops", "kind"),
+        names(staged, "host_ops", "form"),
+    )
