@@ -5,10 +5,23 @@ answers: `Job.truth`, `write_truth`.
 """
 
 from simulate.config import CAUSES, Config, Gpu, Link, Straggler
+from simulate.horovod import write_horovod
 from simulate.job import Clock, Job, job
 from simulate.kineto import write_kineto
+from simulate.nsys import write_nsys
 from simulate.truth import write_truth
 
 __all__ = [
-    "CAUSES", "Clock", "Config", "Gpu", "Job", "Link", "Straggler", "job", "write_kineto", "write_truth",
-]  # fmt: skip
+    "CAUSES",
+    "Clock",
+    "Config",
+    "Gpu",
+    "Job",
+    "Link",
+    "Straggler",
+    "job",
+    "write_horovod",
+    "write_kineto",
+    "write_nsys",
+    "write_truth",
+]

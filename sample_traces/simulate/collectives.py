@@ -13,36 +13,47 @@ from simulate.network import transfer_ns
 
 @dataclass(frozen=True)
 class Wording:
-    """What a kind of collective is called: the operator, the record, the annotation, the kernel."""
+    """What a kind of collective is called: operator, record, annotation, kernel, function of the library."""
 
     operator: str
     record: str
     annotation: str
     kernel: str
+    function: str
 
 
 _ARGS = "(ncclDevKernelArgsStorage<4096ul>)"
 WORDINGS = {
     "all_reduce": Wording(
-        "c10d::allreduce_", "allreduce", "nccl:all_reduce", f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{_ARGS}"
+        "c10d::allreduce_",
+        "allreduce",
+        "nccl:all_reduce",
+        f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{_ARGS}",
+        "ncclAllReduce",
     ),
     "all_gather": Wording(
         "c10d::_allgather_base_",
         "_allgather_base",
         "nccl:_all_gather_base",
         f"ncclDevKernel_AllGather_RING_LL{_ARGS}",
+        "ncclAllGather",
     ),
     "reduce_scatter": Wording(
         "c10d::_reduce_scatter_base_",
         "_reduce_scatter_base",
         "nccl:_reduce_scatter_base",
         f"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL{_ARGS}",
+        "ncclReduceScatter",
     ),
     "broadcast": Wording(
-        "c10d::broadcast_", "broadcast", "nccl:broadcast", f"ncclDevKernel_Broadcast_RING_LL{_ARGS}"
+        "c10d::broadcast_",
+        "broadcast",
+        "nccl:broadcast",
+        f"ncclDevKernel_Broadcast_RING_LL{_ARGS}",
+        "ncclBroadcast",
     ),
-    "send": Wording("c10d::send", "send", "nccl:send", f"ncclDevKernel_SendRecv{_ARGS}"),
-    "recv": Wording("c10d::recv_", "recv", "nccl:recv", f"ncclDevKernel_SendRecv{_ARGS}"),
+    "send": Wording("c10d::send", "send", "nccl:send", f"ncclDevKernel_SendRecv{_ARGS}", "ncclSend"),
+    "recv": Wording("c10d::recv_", "recv", "nccl:recv", f"ncclDevKernel_SendRecv{_ARGS}", "ncclRecv"),
 }
 
 
@@ -83,7 +94,12 @@ class Collectives:
             record.collective = member
             host.wait_for(group.stream, host.tail(COMPUTE_STREAM))
             member.ready = {name: ready[name] for name, _, _ in tensors if name in ready}
-            return host.join(member, wording.kernel)
+            start = host.now
+            host.spend(600)
+            task = host.join(member, wording.kernel)
+            host.spend(300)
+            member.called = (start, host.now)
+            return task
 
     def _member(
         self,

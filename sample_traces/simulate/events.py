@@ -141,12 +141,18 @@ class Collective:
 
 @dataclass(slots=True)
 class Member:
-    """One rank's part in a collective."""
+    """One rank's part in a collective.
+
+    Attributes:
+        ready: the activity that makes each tensor.
+        called: start and end of the call of the communication library.
+    """
 
     collective: Collective
     rank: int
     ready: dict[str, Task] = field(default_factory=dict)
     task: Task | None = None
+    called: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
