@@ -5,7 +5,7 @@ answers: `Job.truth`, `write_truth`.
 """
 
 from simulate.config import CAUSES, Config, Gpu, Link, Straggler
-from simulate.horovod import write_horovod
+from simulate.horovod import can_horovod, write_horovod
 from simulate.job import Clock, Job, job
 from simulate.kineto import write_kineto
 from simulate.nsys import write_nsys
@@ -19,6 +19,7 @@ __all__ = [
     "Job",
     "Link",
     "Straggler",
+    "can_horovod",
     "job",
     "write_horovod",
     "write_kineto",

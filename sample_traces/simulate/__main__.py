@@ -5,19 +5,30 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-if not __package__:  # run as a folder: the package lies beside, not on the path
+if not __package__:  # run as a folder: the package lies beside it, not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulate import CAUSES, Config, Straggler, job, write_horovod, write_kineto, write_nsys, write_truth
+from simulate import (  # fmt: skip
+    CAUSES,
+    Config,
+    Job,
+    Straggler,
+    can_horovod,
+    job,
+    write_horovod,
+    write_kineto,
+    write_nsys,
+    write_truth,
+)
 
-UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+UNITS = {"": 1_000_000, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 FORMATS = ("kineto", "nsys", "horovod")
-EVENTS_A_STEP = 260  # host operators and device activities of a rank, with 8 layers
+EVENTS_A_STEP, EVENTS_A_LAYER = 40, 60  # of one rank, in the profiler's traces
 
 EPILOG = """examples:
   python sample_traces/simulate /tmp/job
   python sample_traces/simulate /tmp/job --straggler 5 --delay 3ms --cause compute
-  python sample_traces/simulate /tmp/job --ranks 16 --gpus-per-host 8 --strategy fsdp --formats kineto
+  python sample_traces/simulate /tmp/job --ranks 16 --gpus-per-host 8 --strategy fsdp
   python sample_traces/simulate /tmp/job --ranks 8 --tensor 2 --pipeline 2 --formats kineto,nsys
   python sample_traces/simulate /tmp/big --big 1 --formats kineto
 
@@ -32,14 +43,9 @@ def duration_ns(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: no duration.
     """
-    for unit, factor in sorted(UNITS.items(), key=lambda item: -len(item[0])):
-        if text.endswith(unit):
-            number = text.removesuffix(unit)
-            break
-    else:
-        number, factor = text, UNITS["ms"]
+    unit = next((unit for unit in ("ns", "us", "ms", "s") if text.endswith(unit)), "")
     try:
-        return round(float(number) * factor)
+        return round(float(text.removesuffix(unit)) * UNITS[unit])
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 3ms, 250us or 0.01s") from None
 
@@ -61,13 +67,14 @@ def formats(text: str) -> tuple[str, ...]:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python sample_traces/simulate",
+        usage="%(prog)s OUT [options]",
         description="Simulate a training job on GPUs and write its traces, with the truth beside them.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = made.add_argument
     add("out", type=Path, metavar="OUT", help="folder to write; it must not exist or must be empty")
-    add("--formats", type=formats, default=FORMATS, help="kineto, nsys, horovod, separated by commas")
+    add("--formats", type=formats, help="kineto, nsys, horovod, with commas (default: all that can be)")
     _add_job(made.add_argument_group("the job"))
     _add_fault(made.add_argument_group("the fault"))
     _add_machines(made.add_argument_group("the machines"))
@@ -83,16 +90,12 @@ def _add_job(group: "argparse._ArgumentGroup") -> None:
     add("--layers", type=int, default=base.layers, help="Linear and ReLU pairs (default %(default)s)")
     add("--width", type=int, default=base.width, help="features of the widest layer (default %(default)s)")
     add("--tokens", type=int, default=base.tokens, help="batch of a rank (default %(default)s)")
-    add("--strategy", choices=("ddp", "fsdp"), default=base.strategy, help="default %(default)s")
+    add("--strategy", choices=("ddp", "fsdp"), default=base.strategy, help="(default %(default)s)")
     add("--tensor", type=int, default=base.tensor, help="ranks that share a layer (default %(default)s)")
     add("--pipeline", type=int, default=base.pipeline, help="stages (default %(default)s)")
+    add("--microbatches", type=int, default=base.microbatches, help="in a pipeline (default %(default)s)")
     fusions = ("ddp", "threshold", "none", "one")
-    add(
-        "--fusion",
-        choices=fusions,
-        default=base.fusion,
-        help="how gradients are packed (default %(default)s)",
-    )
+    add("--fusion", choices=fusions, default=base.fusion, help="gradient buckets (default %(default)s)")
     add("--bucket-mb", type=float, default=base.bucket_bytes / 2**20, help="MiB (default %(default)s)")
     add("--seed", type=int, default=base.seed, help="same seed, same job (default %(default)s)")
 
@@ -100,7 +103,7 @@ def _add_job(group: "argparse._ArgumentGroup") -> None:
 def _add_fault(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--straggler", type=int, metavar="RANK", help="rank that is late in every step (default: none)")
-    add("--delay", type=duration_ns, default="3ms", help="what it loses in a step: 3ms, 250us (default 3ms)")
+    add("--delay", type=duration_ns, default="3ms", help="lost in a step: 3ms, 250us (default %(default)s)")
     add("--cause", choices=CAUSES, default="host", help="what it loses it to (default %(default)s)")
 
 
@@ -128,15 +131,34 @@ def config(arguments: argparse.Namespace) -> Config:
         ValueError: it cannot be simulated.
     """
     names = ("ranks", "gpus_per_host", "steps", "layers", "width", "tokens", "strategy", "tensor", "pipeline")
-    more = ("fusion", "seed", "offsets_ms", "drifts_ppm", "intra", "inter")
+    more = ("microbatches", "fusion", "seed", "offsets_ms", "drifts_ppm", "intra", "inter")
     found = Config(**{name: getattr(arguments, name) for name in names + more})
     late = arguments.straggler
     if late is not None:
         found = replace(found, stragglers=(Straggler(late, arguments.delay, arguments.cause),))
     if arguments.big is not None:
-        steps = max(1, round(arguments.big * 1e6 / (EVENTS_A_STEP * found.ranks)))
-        found = replace(found, steps=steps)
+        events = (EVENTS_A_STEP + EVENTS_A_LAYER * found.layers) * found.ranks
+        found = replace(found, steps=max(1, round(arguments.big * 1e6 / events)))
     return replace(found, bucket_bytes=round(arguments.bucket_mb * 2**20))
+
+
+def write(made: Job, arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Write the formats asked for; their names.
+
+    Raises:
+        ValueError: the job cannot be written in one of them.
+    """
+    possible = FORMATS if can_horovod(made) else FORMATS[:2]
+    wanted = arguments.formats or possible
+    out: Path = arguments.out
+    if "horovod" in wanted:
+        write_horovod(made, out / "horovod", arguments.cached)
+    if "kineto" in wanted:
+        write_kineto(made, out / "kineto")
+    if "nsys" in wanted:
+        write_nsys(made, out / "nsys", arguments.report_per_rank, arguments.plant_secrets)
+    write_truth(made, out)
+    return wanted
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -146,19 +168,11 @@ def main(argv: list[str] | None = None) -> int:
         parser().error(f"{out} exists and is not an empty folder")
     try:
         made = job(config(arguments))
-        out.mkdir(parents=True, exist_ok=True)
-        if "horovod" in arguments.formats:
-            write_horovod(made, out / "horovod", arguments.cached)
+        wanted = write(made, arguments)
     except (ValueError, OSError) as error:
         parser().error(str(error))
-    if "kineto" in arguments.formats:
-        write_kineto(made, out / "kineto")
-    if "nsys" in arguments.formats:
-        write_nsys(made, out / "nsys", arguments.report_per_rank, arguments.plant_secrets)
-    write_truth(made, out)
-    print(
-        f"{made.config.ranks} ranks, {made.config.steps} steps: {', '.join(arguments.formats)} and truth.json in {out}"
-    )
+    what = f"{made.config.ranks} ranks, {made.config.steps} steps"
+    print(f"{what}: {', '.join(wanted)} and truth.json in {out}")
     return 0
 
 

@@ -31,8 +31,7 @@ def write_horovod(job: Job, folder: Path, cached: bool = False, cycle_marks: boo
     Raises:
         ValueError: Horovod knows data-parallel jobs of at least two ranks only.
     """
-    config = job.config
-    if config.strategy != "ddp" or config.data != config.ranks or config.ranks < 2:
+    if not can_horovod(job):
         raise ValueError("a Horovod timeline needs a data-parallel job: two ranks or more, ddp")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "timeline.json"
@@ -40,7 +39,15 @@ def write_horovod(job: Job, folder: Path, cached: bool = False, cycle_marks: boo
     return path
 
 
+def can_horovod(job: Job) -> bool:
+    """Is it a job that Horovod could have run?"""
+    config = job.config
+    return config.strategy == "ddp" and config.data == config.ranks and config.ranks > 1
+
+
 class _Timeline:
+    """Collects the events of all tensors, then writes them in the order of time."""
+
     def __init__(self, job: Job, cached: bool, cycle_marks: bool) -> None:
         self.job = job
         self.cached = cached
