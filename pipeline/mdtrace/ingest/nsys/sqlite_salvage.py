@@ -1,0 +1,88 @@
+"""Reads around damaged pages of an SQLite table: slow, only where the fast reading stopped.
+
+SQLite cannot step over a page that it cannot read. So the reading stops at the last good row, looks for
+the next readable rowid in growing steps, comes back by halving, and goes on from there.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from mdtrace.ingest.nsys.source import BATCH_ROWS, Columns, Span, Tally
+from mdtrace.ingest.nsys.sqlite_arrow import from_rows, guarded
+
+_MOST_GAPS = 10_000  # holes in one span before the rest is given up
+
+
+def read(
+    db: sqlite3.Connection,
+    table: str,
+    columns: Columns,
+    span: Span,
+    tally: Tally,
+    skip: int,
+    where: str = "",
+) -> Iterator[pa.RecordBatch]:
+    """The readable rows of a span in rowid order, but for the first `skip` of them.
+
+    Args:
+        table: its name, quoted.
+        where: a further condition in SQL.
+    """
+    body = "".join(f", {guarded(name, kind)}" for name, kind in columns.items())
+    rest = f" AND {where}" if where else ""
+    query = f"SELECT rowid{body} FROM {table} WHERE rowid BETWEEN ? AND ?{rest} ORDER BY rowid"
+    held: list[Any] = []
+    for row in _rows(db, query, span, tally):
+        if skip:
+            skip -= 1
+            continue
+        held.append(row)
+        if len(held) == BATCH_ROWS:
+            yield from_rows(held, columns)
+            held = []
+    if held:
+        yield from_rows(held, columns)
+
+
+def _rows(db: sqlite3.Connection, query: str, span: Span, tally: Tally) -> Iterator[Any]:
+    first = span.first
+    for _ in range(_MOST_GAPS):
+        try:
+            for row in db.execute(query, (first, span.last)):
+                first = row[0] + 1
+                yield row
+            return
+        except sqlite3.DatabaseError:
+            tally.add("damaged_pages")
+        found = _next_readable(db, f"{query} LIMIT 1", first, span.last)
+        if found is None:
+            return
+        first = found
+
+
+def _next_readable(db: sqlite3.Connection, query: str, bad: int, last: int) -> int | None:
+    """The first rowid after the unreadable `bad` from which a row can be read; None at the end."""
+    step = 1
+    while not _readable(db, query, bad + step, last):
+        if bad + step > last:
+            return None
+        step *= 2
+    low, high = bad + step // 2, bad + step  # low cannot be read from, high can
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _readable(db, query, middle, last):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _readable(db: sqlite3.Connection, query: str, first: int, last: int) -> bool:
+    try:
+        db.execute(query, (first, last)).fetchone()
+    except sqlite3.DatabaseError:
+        return False
+    return True
