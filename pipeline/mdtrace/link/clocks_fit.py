@@ -115,6 +115,7 @@ def _median(values: Ints) -> int:
 
 def granularity(times: Ints) -> int:
     """Resolution that times are recorded with: 1 ns, or coarser up to 1 µs (the coarsest of the formats)."""
-    if len(times) < 2:
-        return 1000 if len(times) and times[0] % 1000 == 0 else 1
-    return int(min(max(np.gcd.reduce(times - times[0]), 1), 1000))
+    step = int(np.gcd.reduce(times - times[0])) if len(times) else 1
+    if step == 0:  # a single time
+        step = 1000 if times[0] % 1000 == 0 else 1
+    return min(step, 1000)

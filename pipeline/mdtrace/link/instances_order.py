@@ -15,6 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 # Cells of the alignment table (operations × band) beyond which two sequences are called too unlike.
 _MAX_CELLS = 30_000_000
+_CHUNK = 500_000  # cells looked at together
 
 
 def align(sequences: Sequence[Ints]) -> tuple[list[Ints], list[npt.NDArray[np.bool_]]]:
@@ -173,17 +174,19 @@ def _single_cells(
 ) -> tuple[Ints, Ints]:
     """The cells that alone can stand at their place in a longest common subsequence."""
     suffix = _lengths(a[::-1], b[::-1], band)
-    found: list[tuple[Ints, Ints, Ints]] = []
+    width = 2 * band + 1
     offsets = np.arange(-band, band + 1)
-    for i in range(len(a)):
+    mirrored = len(b) - len(a) - offsets + band  # column of suffix(i+1, j+1)
+    held = (mirrored >= 0) & (mirrored < width)
+    offsets, mirrored, column = offsets[held], mirrored[held], np.flatnonzero(held)
+    found: list[tuple[Ints, Ints, Ints]] = []
+    for lo in range(0, len(a), max(1, _CHUNK // width)):
+        i = np.arange(lo, min(len(a), lo + max(1, _CHUNK // width)))[:, None]
         j = i + offsets
-        inside = np.flatnonzero((j >= 0) & (j < len(b)))
-        inside = inside[b[j[inside]] == a[i]]
-        mirrored = len(b) - len(a) - offsets[inside] + band  # column of suffix(i+1, j+1)
-        inside, mirrored = (x[(mirrored >= 0) & (mirrored <= 2 * band)] for x in (inside, mirrored))
-        place = prefix[i, inside]
-        hit = place + 1 + suffix[len(a) - i - 1, mirrored] == longest
-        found.append((np.full(int(hit.sum()), i, np.int64), j[inside[hit]], place[hit].astype(np.int64)))
+        equal = (j >= 0) & (j < len(b)) & (b[np.clip(j, 0, len(b) - 1)] == a[i])
+        place = prefix[i, column]
+        rows, columns = np.nonzero(equal & (place + 1 + suffix[len(a) - i - 1, mirrored] == longest))
+        found.append((rows + lo, j[rows, columns], place[rows, columns].astype(np.int64)))
     ia, ib, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
     single = np.bincount(places, minlength=longest)[places] == 1
     return ia[single], ib[single]
