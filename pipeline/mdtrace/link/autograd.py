@@ -1,11 +1,10 @@
 """Backward operators to the forward operators whose gradient they compute."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, integers
-from mdtrace.link.nesting import NONE, Flags, Nest, Rows
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Times
 from mdtrace.link.patterns import ACCUMULATE, EVALUATE
 from mdtrace.link.phases import autograd_nodes
 
@@ -24,7 +23,7 @@ def forward_of(staged: StagedProcess, host: HostOps) -> Rows:
     sequence = integers(staged, "host_ops", "sequence")
     node = autograd_nodes(host)
     backward = np.flatnonzero(node & (sequence >= 0) & ~host.duplicate)
-    found = np.full(len(host), NONE, np.int64)
+    found = np.full(len(host), NONE, np.int32)
     if not len(backward):
         return found
     number = integers(staged, "host_ops", "forward_thread_id")
@@ -40,9 +39,7 @@ def forward_of(staged: StagedProcess, host: HostOps) -> Rows:
     return found
 
 
-def _threads(
-    sequence: Rows, number: Rows, thread: NDArray[np.int32], forward: Rows, backward: Rows
-) -> dict[int, int]:
+def _threads(sequence: Times, number: Times, thread: Rows, forward: Rows, backward: Rows) -> dict[int, int]:
     """The thread that each autograd thread id stands for: where most of its sequence numbers occur."""
     ids, counts = np.unique(number[backward], return_counts=True)
     ids = ids[np.argsort(-counts, kind="stable")][:_IDS]
@@ -62,7 +59,7 @@ def _threads(
     return found
 
 
-def _last_before(sequence: Rows, start: Rows, forward: Rows, backward: Rows) -> Rows:
+def _last_before(sequence: Times, start: Times, forward: Rows, backward: Rows) -> Rows:
     """For each backward row, the last forward row of its sequence number to start before it."""
     rows = np.concatenate((forward, backward))
     late = np.arange(len(rows)) >= len(forward)
@@ -84,7 +81,7 @@ def accumulators(host: HostOps, nest: Nest) -> tuple[Flags, Rows]:
         node = autograd_nodes(host)
         node &= ~np.append(node, False)[nest.parent]
     rows = nest.order[node[nest.order]]
-    maker = np.full(len(host), NONE, np.int64)
+    maker = np.full(len(host), NONE, np.int32)
     if not len(rows):
         return accumulate, maker
     other = ~accumulate[rows]

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, bounds, flags, integers, names
-from mdtrace.link.launches import DeviceLinks, Launches
-from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, by_thread_and_start, nest
+from mdtrace.link.launches import DeviceLinks, Externals, Launches
+from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, Times, by_thread_and_start, nest
 from mdtrace.link.steps import Steps
 from mdtrace.tables.diagnostics import Diagnostic
 
@@ -34,6 +33,7 @@ class Checked:
     launches: Launches
     links: DeviceLinks
     steps: Steps
+    operators: Externals
     collectives: pa.Table
     file: str
 
@@ -43,9 +43,9 @@ class Activities:
     """Device activities that are work (all but sync), once each: rows, stream numbers, times."""
 
     rows: Rows
-    stream: NDArray[np.int32]
-    start: Rows
-    end: Rows
+    stream: Rows
+    start: Times
+    end: Times
 
     def of(self, chosen: Flags) -> "Activities":
         return Activities(self.rows[chosen], self.stream[chosen], self.start[chosen], self.end[chosen])
@@ -102,6 +102,12 @@ def _launches(checked: Checked, work: Activities) -> Iterator[Diagnostic]:
 
 
 def _nesting(checked: Checked) -> Iterator[Diagnostic]:
+    """Where times and the producer's own ids disagree about what lies in what."""
+    launches = checked.launches
+    named = checked.operators.row(launches.external)
+    other = int(np.count_nonzero((named != NONE) & (launches.host != NONE) & (named != launches.host)))
+    if other:
+        yield Diagnostic("launch_operator_mismatch", other)
     if checked.nest.crossings:
         yield Diagnostic("crossing_host_ops", checked.nest.crossings)
 

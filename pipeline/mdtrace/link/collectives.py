@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from mdtrace.ingest.classify import collective_kind
 from mdtrace.ingest.stage import StagedProcess, conform, staged_schema
@@ -168,11 +167,12 @@ def _ranges(host: HostOps, nest: Nest, records: Records) -> Found:
     return _of_host("range", host, records, rows, records.around(nest, rows), none)
 
 
-def _kind_of(host: HostOps) -> NDArray[np.int32]:
+def _kind_of(host: HostOps) -> Rows:
     """A number for the kind of collective that each host event's name tells, by row."""
     numbers: dict[str, int] = {}
     codes = [numbers.setdefault(collective_kind(text), len(numbers)) for text in host.names.texts]
-    return np.array([*codes, NONE], np.int32)[host.names.codes]
+    kind: Rows = np.array([*codes, NONE], np.int32)[host.names.codes]
+    return kind
 
 
 def _innermost(host: HostOps, nest: Nest, rows: Rows) -> Rows:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mdtrace.ingest.stage import StagedProcess
-from mdtrace.link.nesting import NONE, OPEN, Flags, Rows
+from mdtrace.link.nesting import NONE, OPEN, Flags, Rows, Times
 from mdtrace.tables.schema import row_id
 
 
@@ -22,7 +22,7 @@ from mdtrace.tables.schema import row_id
 class Names:
     """A text column: `texts[codes[row]]`, code NONE where NULL."""
 
-    codes: NDArray[np.int32]
+    codes: Rows
     texts: list[str]
 
     def where(self, test: Callable[[str], object]) -> Flags:
@@ -40,10 +40,11 @@ class Names:
 
 
 def names(staged: StagedProcess, table: str, column: str = "name") -> Names:
-    """A text column of a staged table, encoded a batch at a time."""
+    """A text column of a staged table, encoded a batch at a time, in as few bytes as its codes need."""
     known: dict[str, int] = {}
     parts = [_codes(b.column(0), known) for b in staged.batches(table, columns=[column])]
-    return Names(np.concatenate(parts) if parts else np.empty(0, np.int32), list(known))
+    narrow = np.min_scalar_type(-len(known) - 1)
+    return Names(np.concatenate([p.astype(narrow) for p in parts] or [np.empty(0, narrow)]), list(known))
 
 
 def _codes(values: pa.Array, known: dict[str, int]) -> NDArray[np.int32]:
@@ -54,7 +55,7 @@ def _codes(values: pa.Array, known: dict[str, int]) -> NDArray[np.int32]:
     return found
 
 
-def integers(staged: StagedProcess, table: str, column: str, null: int = NONE) -> Rows:
+def integers(staged: StagedProcess, table: str, column: str, null: int = NONE) -> Times:
     """An integer column, `null` standing for NULL."""
     parts = [
         b.column(0).fill_null(null).to_numpy(zero_copy_only=False)
@@ -72,12 +73,15 @@ def flags(staged: StagedProcess, table: str, column: str) -> Flags:
     return np.concatenate(parts) if parts else np.empty(0, np.bool_)
 
 
-def bounds(staged: StagedProcess, table: str) -> tuple[Rows, Rows]:
+def bounds(staged: StagedProcess, table: str) -> tuple[Times, Times]:
     """Start and end of each row in ns; the end is OPEN where never closed, and no earlier than the start."""
     start = integers(staged, table, "start_ns", 0)
     duration = integers(staged, table, "dur_ns", OPEN)
     room = OPEN - np.maximum(start, 0)
-    return start, np.where(duration >= room, OPEN, start + np.clip(duration, 0, room))
+    np.clip(duration, 0, room, out=duration)
+    duration += start
+    duration[duration == start + room] = OPEN
+    return start, duration
 
 
 def threads(staged: StagedProcess, *tables: str) -> Iterator[NDArray[np.int32]]:
@@ -93,19 +97,21 @@ def threads(staged: StagedProcess, *tables: str) -> Iterator[NDArray[np.int32]]:
         yield np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 
-def nullable(values: NDArray[np.int64] | NDArray[np.int32], kind: pa.DataType) -> pa.Array:
+def nullable(values: Rows, kind: pa.DataType) -> pa.Array:
     """An Arrow array in which NONE is NULL."""
     return pa.array(values, kind, mask=values == NONE)
 
 
-def closed(end: Rows) -> pa.Array:
+def closed(end: Times) -> pa.Array:
     """Ends as the tables hold them: NULL where never closed."""
     return pa.array(end, pa.int64(), mask=end == OPEN)
 
 
 def ids(rows: Rows, process_id: int) -> pa.Array:
     """Ids of rows of a process's table, NULL for NONE."""
-    return pa.array(rows + row_id(process_id, 0), pa.int64(), mask=rows == NONE)
+    numbers = rows.astype(np.int64)
+    numbers += row_id(process_id, 0)
+    return pa.array(numbers, pa.int64(), mask=rows == NONE)
 
 
 @dataclass(frozen=True)
@@ -113,9 +119,9 @@ class HostOps:
     """What linking needs of all host operations, by row; the rest is read where it is needed."""
 
     staged: StagedProcess
-    thread: NDArray[np.int32]
-    start: Rows
-    end: Rows
+    thread: Rows
+    start: Times
+    end: Times
     duplicate: Flags
     names: Names
     kinds: Names
@@ -135,7 +141,7 @@ class HostOps:
         return len(self.start)
 
 
-def host_ops(staged: StagedProcess, thread: NDArray[np.int32]) -> HostOps:
+def host_ops(staged: StagedProcess, thread: Rows) -> HostOps:
     start, end = bounds(staged, "host_ops")
     return HostOps(
         staged,

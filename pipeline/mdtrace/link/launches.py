@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, Names, bounds, flags, integers, names
-from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Spans, inside, nearest, take
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Spans, Times, inside, nearest, take
 from mdtrace.link.steps import Steps
 
 # Calls that make a device work, as against those that ask, wait or record.
@@ -21,15 +21,15 @@ class Launches:
     """API calls by row: `inner` is the innermost host event of any kind around the call, `host` the
     operator (NVTX range, else annotation) it belongs to, `step` the step it started in."""
 
-    start: Rows
-    end: Rows
+    start: Times
+    end: Times
     duplicate: Flags
     names: Names
-    correlation: Rows
-    external: Rows
+    correlation: Times
+    external: Times
     inner: Rows
     host: Rows
-    step: Rows
+    step: Times
 
     def __len__(self) -> int:
         return len(self.start)
@@ -39,7 +39,7 @@ def link_launches(
     staged: StagedProcess,
     host: HostOps,
     nest: Nest,
-    thread: NDArray[np.int32],
+    thread: Rows,
     operator_ids: "Externals",
     steps: Steps,
 ) -> Launches:
@@ -79,18 +79,18 @@ def _owner(host: HostOps, nest: Nest, inner: Rows) -> Rows:
 class Externals:
     """Operators by the external id that device events and calls refer to: ids ascending, and their rows."""
 
-    ids: Rows
+    ids: Times
     rows: Rows
 
-    def row(self, external: Rows) -> Rows:
+    def row(self, external: Times) -> Rows:
         """The operator of each id, NONE for unknown ids."""
         if not len(self.ids):
-            return np.full(len(external), NONE, np.int64)
+            return np.full(len(external), NONE, np.int32)
         place = np.minimum(np.searchsorted(self.ids, external), len(self.ids) - 1)
         found = (self.ids[place] == external) & (external != NONE)
-        return np.where(found, self.rows[place], NONE)
+        return np.where(found, self.rows[place], NONE).astype(np.int32)
 
-    def running(self, host: HostOps, external: Rows, time: Rows) -> Rows:
+    def running(self, host: HostOps, external: Times, time: Times) -> Rows:
         """The same, only where the operator runs at the time."""
         row = self.row(external)
         if not len(host):
@@ -115,7 +115,7 @@ class DeviceLinks:
     launch: Rows
     inner: Rows
     host: Rows
-    step: Rows
+    step: Times
     graph: Flags
     launched: NDArray[np.int32]
 
@@ -159,7 +159,7 @@ def _in_graph(staged: StagedProcess, launches: Launches, launch: Rows) -> Flags:
     return graph
 
 
-def _by_correlation(launches: Launches, correlation: Rows) -> Rows:
+def _by_correlation(launches: Launches, correlation: Times) -> Rows:
     """The call of each correlation; where several share it the one that makes the device work, the
     outermost of these, the first in the file."""
     rows = np.flatnonzero(launches.correlation != NONE)
@@ -176,7 +176,7 @@ def _by_correlation(launches: Launches, correlation: Rows) -> Rows:
     return Externals(shared[new], rows[new]).row(correlation)
 
 
-def _by_external(launches: Launches, external: Rows, start: Rows) -> Rows:
+def _by_external(launches: Launches, external: Times, start: Times) -> Rows:
     """The k-th working call of an external id for its k-th activity, where there are as many of both."""
     calls = np.flatnonzero((launches.external != NONE) & launches.names.match(_WORK) & ~launches.duplicate)
     calls = calls[np.lexsort((launches.start[calls], launches.external[calls]))]

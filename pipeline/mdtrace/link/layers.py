@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from mdtrace.link.autograd import accumulators
 from mdtrace.link.columns import HostOps, Names, ids
@@ -68,7 +67,7 @@ def find_layers(host: HostOps, nest: Nest, forward: Rows) -> Layers:
     """
     marker, origin = _markers(host, nest)
     accumulate, maker = accumulators(host, nest)
-    layers = Layers(np.full(len(host), NONE, np.int64), accumulate, marker, origin)
+    layers = Layers(np.full(len(host), NONE, np.int32), accumulate, marker, origin)
     if not marker.any():
         return layers
     parts = _parts(host.names)
@@ -102,7 +101,7 @@ def _number(layers: Layers, nest: Nest, parts: Names) -> None:
     rows = nest.order[layers.marker[nest.order]]
     code = parts.codes[rows]
     around = take(nearest(nest.parent, layers.marker), nest.parent[rows])
-    place = np.full(len(nest.parent), NONE, np.int64)
+    place = np.full(len(nest.parent), NONE, np.int32)
     place[rows] = np.arange(len(rows))
     up = take(place, around)  # the marker around each, as a place in rows
     if layers.origin == "module":
@@ -110,7 +109,7 @@ def _number(layers: Layers, nest: Nest, parts: Names) -> None:
     layers.of[rows] = _levels(layers, up, code, parts)
 
 
-def _adopted(up: Rows, code: NDArray[np.int32]) -> Rows:
+def _adopted(up: Rows, code: Rows) -> Rows:
     """The marker around each, with outermost modules put where the same module is otherwise seen.
 
     A donor's own outermost module is one never seen inside another, so that nothing goes in circles.
@@ -124,14 +123,14 @@ def _adopted(up: Rows, code: NDArray[np.int32]) -> Rows:
     width = int(code.max()) + 1
     pairs, first = np.unique(code[donors].astype(np.int64) * width + code[up[donors]], return_index=True)
     only, at, places = np.unique(pairs // width, return_index=True, return_counts=True)
-    donor = np.full(width, NONE, np.int64)
+    donor = np.full(width, NONE, np.int32)
     donor[only[places == 1]] = up[donors[first[at[places == 1]]]]
     return np.where(up == NONE, donor[code], up)
 
 
-def _levels(layers: Layers, up: Rows, code: NDArray[np.int32], parts: Names) -> Rows:
+def _levels(layers: Layers, up: Rows, code: Rows, parts: Names) -> Rows:
     """The layer of each marker. Markers are one layer where both name and layer around are the same."""
-    layer = np.full(len(up), NONE, np.int64)
+    layer = np.full(len(up), NONE, np.int32)
     level = np.flatnonzero(up == NONE)
     children = np.argsort(up, kind="stable")
     begins = np.searchsorted(up[children], np.arange(len(up) + 1))
@@ -139,7 +138,7 @@ def _levels(layers: Layers, up: Rows, code: NDArray[np.int32], parts: Names) -> 
         if not len(level):
             return layer
         above = take(layer, up[level])
-        key = above * len(parts.texts) + code[level]
+        key = above.astype(np.int64) * len(parts.texts) + code[level]
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))
         layer[level] = len(layers.paths) + rank[inverse]

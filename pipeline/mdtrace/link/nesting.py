@@ -1,18 +1,22 @@
 """Which event lies inside which, on each thread: parents, depths, nearest wanted ancestor.
 
 Rows are numbers of staged rows; NONE stands for no row. Everything here is linear, or n log n, in
-the rows, whatever their order.
+the rows, whatever their order. What there is one of for each event of a process is kept in 32 bits:
+a process has fewer than 2³¹ of them, and several such columns live at a time.
 """
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.signedinteger[Any]]
+Times = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 NONE = -1
+Int = TypeVar("Int", bound=np.signedinteger[Any])
 OPEN = np.iinfo(np.int64).max  # the end of what was never closed
 _WORK = 32  # jumps per row after which a plain stack takes over
 
@@ -48,7 +52,7 @@ class Nest:
         return depth
 
 
-def nest(thread: NDArray[np.int32], start: Rows, end: Rows, index: Rows, nested: Flags) -> Nest:
+def nest(thread: Rows, start: Times, end: Times, index: Rows, nested: Flags) -> Nest:
     """Parents by containment on each thread.
 
     Of events with equal bounds the later is the child: later by `index` (the producer's order) where all of
@@ -62,16 +66,17 @@ def nest(thread: NDArray[np.int32], start: Rows, end: Rows, index: Rows, nested:
         index: the producer's own number, NONE where it gave none.
         nested: the rows to nest.
     """
-    rows = np.flatnonzero(nested)
+    rows = np.flatnonzero(nested).astype(np.int32)
     order = rows[_sorted(thread[rows], start[rows], end[rows], index[rows])]
+    del rows
     first = np.diff(thread[order], prepend=NONE - 1) != 0
     position, crossings = _enclosing(start[order], end[order], first)
-    parent = np.full(len(start), NONE, np.int64)
+    parent = np.full(len(start), NONE, np.int32)
     parent[order] = np.concatenate(([NONE], order))[position]
     return Nest(order, parent, nested, crossings)
 
 
-def _sorted(thread: NDArray[np.int32], start: Rows, end: Rows, index: Rows) -> Rows:
+def _sorted(thread: Rows, start: Times, end: Times, index: Rows) -> Rows:
     """Order by thread, start, longer first, then as `nest` says."""
     order = by_thread_and_start(thread, start)
     same = (np.diff(thread[order]) == 0) & (np.diff(start[order]) == 0)
@@ -90,7 +95,7 @@ def _sorted(thread: NDArray[np.int32], start: Rows, end: Rows, index: Rows) -> R
     return order
 
 
-def by_thread_and_start(thread: NDArray[np.int32], start: Rows) -> Rows:
+def by_thread_and_start(thread: Rows, start: Times) -> Rows:
     """Stable order by thread, then start; one sort where both fit into 62 bits."""
     if not len(start):
         return np.empty(0, np.int64)
@@ -101,7 +106,7 @@ def by_thread_and_start(thread: NDArray[np.int32], start: Rows) -> Rows:
     return np.argsort((thread.astype(np.int64) - thread.min()) * span + (start - low), kind="stable")
 
 
-def _enclosing(start: Rows, end: Rows, first: Flags) -> tuple[Rows, int]:
+def _enclosing(start: Times, end: Times, first: Flags) -> tuple[Rows, int]:
     """For events in nesting order, 1 + the position of the nearest earlier one of the thread that ends no
     earlier, 0 for none; and how many cross another one.
 
@@ -111,25 +116,25 @@ def _enclosing(start: Rows, end: Rows, first: Flags) -> tuple[Rows, int]:
     """
     count = len(end)
     ends = np.concatenate(([OPEN], end))
-    jump = np.arange(-1, count)
+    jump = np.arange(-1, count, dtype=np.int32)
     jump[0] = 0
     jump[1:][first] = 0
-    passed = np.full(count + 1, np.iinfo(np.int64).min)  # the latest end between the candidate and the event
+    crossing = np.zeros(count, np.bool_)
     todo = 1 + np.flatnonzero(ends[jump[1:]] < end)
     work = 0
     while len(todo):
         work += len(todo)
         if work > _WORK * count:
             return _by_stack(start, end, first)
-        candidate = jump[todo]
-        passed[todo] = np.maximum(passed[todo], np.maximum(ends[candidate], passed[candidate]))
+        candidate = jump[todo]  # the latest to end of all it has passed since its last jump
+        crossing[todo - 1] |= ends[candidate] > start[todo - 1]
         further = jump[candidate]
         jump[todo] = further
         todo = todo[ends[further] < ends[todo]]
-    return jump[1:], int(np.count_nonzero(passed[1:] > start))
+    return jump[1:], int(np.count_nonzero(crossing))
 
 
-def _by_stack(start: Rows, end: Rows, first: Flags) -> tuple[Rows, int]:
+def _by_stack(start: Times, end: Times, first: Flags) -> tuple[Rows, int]:
     """The same with a stack, an event at a time: for shapes on which the jumps would be many."""
     found = np.zeros(len(end), np.int64)
     crossings = 0
@@ -165,19 +170,21 @@ def nearest(parent: Rows, wanted: Flags) -> Rows:
 
 def _with_sentinel(parent: Rows) -> Rows:
     """Parents with one row more, which stands for none and is its own parent."""
-    jump = np.append(parent, len(parent))
+    jump = np.append(parent, np.int32(len(parent))).astype(np.int32, copy=False)
     jump[jump == NONE] = len(parent)
     return jump
 
 
-def take(values: Rows, rows: Rows) -> Rows:
+def take(values: NDArray[Int], rows: Rows) -> NDArray[Int]:
     """values[row], NONE for the row NONE."""
     if not len(values):
-        return np.full(len(rows), NONE, np.int64)
-    return np.where(rows == NONE, NONE, values[rows])
+        return np.full(len(rows), NONE, values.dtype)
+    taken = values[rows]
+    taken[rows == NONE] = NONE
+    return taken
 
 
-def inside(nest: Nest, thread: NDArray[np.int32], start: Rows, end: Rows, at: "Spans") -> Rows:
+def inside(nest: Nest, thread: Rows, start: Times, end: Times, at: "Spans") -> Rows:
     """The innermost nested event around each span on its thread, NONE where there is none.
 
     Args:
@@ -185,7 +192,7 @@ def inside(nest: Nest, thread: NDArray[np.int32], start: Rows, end: Rows, at: "S
         at: the spans; one that starts with an event and is no longer counts as inside it.
     """
     order = nest.order
-    found = np.full(len(at.start), NONE, np.int64)
+    found = np.full(len(at.start), NONE, np.int32)
     bounds = np.flatnonzero(np.diff(thread[order], prepend=NONE - 1, append=NONE - 1))
     spans = by_thread_and_start(at.thread, at.start)
     threads = at.thread[spans]
@@ -198,7 +205,7 @@ def inside(nest: Nest, thread: NDArray[np.int32], start: Rows, end: Rows, at: "S
     return _climb(found, nest.parent, end, at.end)
 
 
-def _climb(found: Rows, parent: Rows, end: Rows, until: Rows) -> Rows:
+def _climb(found: Rows, parent: Rows, end: Times, until: Times) -> Rows:
     """From each candidate up to the first ancestor that ends no earlier than the span."""
     todo = np.flatnonzero(found != NONE)
     todo = todo[end[found[todo]] < until[todo]]
@@ -213,12 +220,12 @@ def _climb(found: Rows, parent: Rows, end: Rows, until: Rows) -> Rows:
 class Spans:
     """Spans of time on threads: by span, the thread's number, start and end in ns."""
 
-    thread: NDArray[np.int32]
-    start: Rows
-    end: Rows
+    thread: Rows
+    start: Times
+    end: Times
 
 
-def with_copies(nest: Nest, copy: Flags, *keys: NDArray[np.int64] | NDArray[np.int32]) -> Nest:
+def with_copies(nest: Nest, copy: Flags, *keys: Rows) -> Nest:
     """The nest with exact copies of nested events beside their originals: same parent, no children.
 
     Args:

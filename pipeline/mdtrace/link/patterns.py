@@ -60,4 +60,7 @@ COLLECTIVE_RANGE = re.compile(
 # Records that communication backends leave of their operations, and the operators around these.
 BACKEND = re.compile(r"^(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|oneccl|mccl)x?:\w")
 BESIDE_KERNELS = re.compile(r"^(?:gloo|mpi):\w")
-ENCLOSING = re.compile(r"^(?:c10d|_c10d_functional|c10d_functional)::\w|^record_param_comms$")
+ENCLOSING = re.compile(
+    r"^(?:c10d|_c10d_functional|c10d_functional)::\w|^record_param_comms$"
+    r"|^\w+::\w*(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
+)

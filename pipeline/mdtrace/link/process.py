@@ -48,29 +48,52 @@ def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
     host = host_ops(staged, host_threads)
     tree = _nest(staged, host)
     steps = staged_steps(staged) if staged.rows("steps") else find_steps(host, tree)
-    if not staged.rows("steps") and len(steps.number):
-        linked.tables["steps"] = steps.table(process_id)
     forward = forward_of(staged, host)
     layers = find_layers(host, tree, forward)
     phase = phases(host, tree, layers.marker & (layers.origin == "module"), forward)
-    if layers.paths:
-        linked.tables["layers"] = layers.table(process_id)
+    del forward
+    made = {"layers": layers.table(process_id)}
+    if not staged.rows("steps"):
+        made["steps"] = steps.table(process_id)
+    made["collectives"] = _calls_and_work(
+        linked, _Host(staged, host, tree, steps, layers, phase, process_id, file), launch_threads
+    )
+    linked.tables = {name: table for name, table in made.items() if len(table)}
     linked.columns["host_ops"] = _host_columns(host, tree, steps, layers, phase, process_id)
-    operators = externals(staged, host)
-    launches = link_launches(staged, host, tree, launch_threads, operators, steps)
-    links = link_device_ops(staged, host, launches, operators, steps)
+    linked.start_ns, linked.end_ns = _bounds(staged)
+    return linked
+
+
+@dataclass(frozen=True)
+class _Host:
+    """The host's side of a process, linked."""
+
+    staged: StagedProcess
+    ops: HostOps
+    tree: Nest
+    steps: Steps
+    layers: Layers
+    phase: Phase
+    process_id: int
+    file: str
+
+
+def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
+    """Link launches and device_ops, with what they show to be wrong; the collectives."""
+    staged, process_id = host.staged, host.process_id
+    operators = externals(staged, host.ops)
+    launches = link_launches(staged, host.ops, host.tree, thread, operators, host.steps)
+    links = link_device_ops(staged, host.ops, launches, operators, host.steps)
     linked.columns["launches"] = {
         "host_op_id": ids(launches.host, process_id),
         "step": nullable(launches.step, pa.int64()),
         "device_op_count": pa.array(links.launched),
     }
-    linked.columns["device_ops"] = _device_columns(staged, tree, links, layers, phase, process_id)
-    found = find_collectives(staged, host, tree, links, steps, process_id)
-    if len(found):
-        linked.tables["collectives"] = found
-    linked.diagnostics = check(Checked(staged, host, tree, launches, links, steps, found, file))
-    linked.start_ns, linked.end_ns = _bounds(staged)
-    return linked
+    linked.columns["device_ops"] = _device_columns(host, links)
+    found = find_collectives(staged, host.ops, host.tree, links, host.steps, process_id)
+    checked = Checked(staged, host.ops, host.tree, launches, links, host.steps, operators, found, host.file)
+    linked.diagnostics = check(checked)
+    return found
 
 
 def _nest(staged: StagedProcess, host: HostOps) -> Nest:
@@ -94,9 +117,7 @@ def _host_columns(
     }
 
 
-def _device_columns(
-    staged: StagedProcess, tree: Nest, links: DeviceLinks, layers: Layers, phase: Phase, process_id: int
-) -> dict[str, pa.Array]:
+def _device_columns(host: _Host, links: DeviceLinks) -> dict[str, pa.Array]:
     """Links of device_ops; layer and phase are those of the innermost host event around the call.
 
     Kernels of a graph have neither: the call replays what was recorded elsewhere. Nor has the collective that
@@ -104,21 +125,23 @@ def _device_columns(
     """
     inner = np.where(links.graph, NONE, links.inner)
     return {
-        "launch_id": ids(links.launch, process_id),
-        "host_op_id": ids(links.host, process_id),
+        "launch_id": ids(links.launch, host.process_id),
+        "host_op_id": ids(links.host, host.process_id),
         "step": nullable(links.step, pa.int64()),
-        "layer_id": ids(_device_layers(staged, tree, inner, layers), process_id),
-        "phase": phase_column(take_phase(phase, inner)),
+        "layer_id": ids(_device_layers(host, inner), host.process_id),
+        "phase": phase_column(take_phase(host.phase, inner)),
     }
 
 
-def _device_layers(staged: StagedProcess, tree: Nest, inner: Rows, layers: Layers) -> Rows:
-    if not layers.paths:
+def _device_layers(host: _Host, inner: Rows) -> Rows:
+    if not host.layers.paths:
         return np.full(len(inner), NONE, np.int64)
-    accumulating = nearest(tree.parent, layers.accumulate) != NONE
-    communication = names(staged, "device_ops", "class").where(lambda c: c == "communication")
-    bucket = communication & (inner != NONE) & np.append(accumulating, False)[inner]
-    return np.where(bucket, NONE, take(layers.of, inner))
+    communication = names(host.staged, "device_ops", "class").where(lambda c: c == "communication")
+    kernels = np.flatnonzero(communication)
+    layer = take(host.layers.of, inner)
+    accumulating = take(nearest(host.tree.parent, host.layers.accumulate), inner[kernels])
+    layer[kernels[accumulating != NONE]] = NONE
+    return layer
 
 
 def _bounds(staged: StagedProcess) -> tuple[int | None, int | None]:

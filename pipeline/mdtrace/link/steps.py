@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, closed, ids, integers
-from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, nearest
+from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, Times, nearest, take
 from mdtrace.link.patterns import STEP, UNNUMBERED_STEP
 
 _PROFILER = re.compile(r"^ProfilerStep#(\d{1,18})$")
@@ -28,14 +28,14 @@ class Steps:
         names: text of each marker.
     """
 
-    number: Rows
-    start: Rows
-    end: Rows
+    number: Times
+    start: Times
+    end: Times
     row: Rows
     names: list[str]
     origin: Origin = "annotation"
 
-    def at(self, time: Rows) -> Rows:
+    def at(self, time: Times) -> Times:
         """The number of the step at each time, NONE outside; a step ends where its end is, exclusively."""
         if not len(self.number):
             return np.full(len(time), NONE, np.int64)
@@ -95,7 +95,7 @@ def find_steps(host: HostOps, nest: Nest) -> Steps:
     return _steps(host, rows, numbers_of, origin)
 
 
-_Family = tuple[Rows, Rows]  # rows of the markers by start, and their numbers
+_Family = tuple[Times, Times]  # rows of the markers by start, and their numbers
 
 
 def _families(host: HostOps) -> list[_Family]:
@@ -131,20 +131,19 @@ def _family(host: HostOps, members: list[tuple[int, int]]) -> _Family | None:
 
 def _outermost(families: list[_Family], nest: Nest) -> list[_Family]:
     """Families most of whose members do not lie in a member of another family."""
-    number = np.full(len(nest.parent), NONE, np.int64)
-    for i, (rows, _) in enumerate(families):
-        number[rows] = i
-    around = nearest(nest.parent, number != NONE)
+    marker = np.zeros(len(nest.parent), np.bool_)
+    for rows, _ in families:
+        marker[rows] = True
+    around = nearest(nest.parent, marker)
     kept = []
     for rows, numbers in families:
-        parent = nest.parent[rows]
-        inner = np.count_nonzero((parent != NONE) & (around[parent] != NONE))
+        inner = np.count_nonzero(take(around, nest.parent[rows]) != NONE)
         if 2 * inner <= len(rows):
             kept.append((rows, numbers))
     return kept or families
 
 
-def _steps(host: HostOps, rows: Rows, numbers: Rows, origin: Origin) -> Steps:
+def _steps(host: HostOps, rows: Rows, numbers: Times, origin: Origin) -> Steps:
     """Steps by start; one that starts inside its predecessor is left to it."""
     order = np.argsort(host.start[rows], kind="stable")
     rows, numbers = rows[order], numbers[order]
@@ -156,7 +155,7 @@ def _steps(host: HostOps, rows: Rows, numbers: Rows, origin: Origin) -> Steps:
     return Steps(numbers, host.start[rows], host.end[rows], rows, texts, origin)
 
 
-def _apart(start: Rows, end: Rows) -> Flags:
+def _apart(start: Times, end: Times) -> Flags:
     """Spans, in order of start, that begin when those before them have ended."""
     kept = np.zeros(len(start), np.bool_)
     until = np.iinfo(np.int64).min
