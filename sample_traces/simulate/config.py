@@ -54,7 +54,8 @@ class Straggler:
 
     Attributes:
         rank: who.
-        delay_ns: how much longer its own work takes in each step it is late in.
+        delay_ns: how much longer its own work takes in each step it is late in (compute: a little more,
+            as its input is larger too). The others see less of it where it hides behind other work.
         cause: what takes longer. compute: a larger batch, so more FLOPs in forward and backward;
             host: a sleep at the start of forward; data: the data loader; clock: every kernel, with
             the same shapes; copy: the copy of the input to the device.

@@ -55,7 +55,7 @@ class Exchanges:
             self._sent.append(task)
 
     def finish_backward(self) -> None:
-        """The optimizer waits for every gradient."""
+        """The optimizer waits for every gradient, and for what was sent to other stages."""
         for task in self._sent:
             self.host.wait_for(COMPUTE_STREAM, task)
 
@@ -77,6 +77,8 @@ class Exchanges:
         task = self._join("send_recv", pair, self.rows * features, [], role=role)
         if role == "recv":
             self.host.wait_for(COMPUTE_STREAM, task)
+        elif task is not None:
+            self._sent.append(task)
 
     def _join(
         self,

@@ -9,6 +9,7 @@ from simulate.config import Straggler
 from simulate.events import Collective, Group, Task
 from simulate.intervals import Interval, clip, length
 from simulate.job import Job
+from simulate.lost import blame, lost
 from simulate.model import ELEMENT, layers
 from simulate.network import alpha_beta, link_class
 from simulate.passes import WRAPPERS
@@ -22,6 +23,7 @@ def truth(job: Job) -> Row:
     `true_…` are in true time, other times by the rank's own clock.
     """
     config = job.config
+    waits = lost(job.collectives, config.ranks)
     return {
         "config": asdict(config),
         "hosts": [asdict(clock) for clock in job.clocks],
@@ -34,6 +36,8 @@ def truth(job: Job) -> Row:
         "accounting": [row for rank in range(config.ranks) for row in accounting(job, rank)],
         "counts": [_counts(job, rank) for rank in range(config.ranks)],
         "gradients": _gradients(job),
+        "lost": waits,
+        "blame": blame(waits),
     }
 
 
