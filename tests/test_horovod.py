@@ -11,6 +11,7 @@ import pytest
 
 from mdtrace.ingest.facts import Source, SourceFacts
 from mdtrace.ingest.horovod import read_horovod
+from mdtrace.ingest.horovod.events import nanoseconds
 from mdtrace.ingest.pool import Pool
 from mdtrace.ingest.stage import StagedProcess
 from shared import shared
@@ -221,6 +222,18 @@ def test_concurrent_but_not_fused(tmp_path: Path) -> None:
     assert [c["tensors"] for c in found.collectives] == [["a"], ["b"]]
 
 
+def test_a_buffer_and_a_single_tensor_at_the_same_time(tmp_path: Path) -> None:
+    """The single tensor's transfer begins while those of the fused ones are being stamped."""
+    copies = [
+        step(p, 10, *what) for p in (1, 2) for step, *what in ((begin, "MEMCPY_IN_FUSION_BUFFER"), (end,))
+    ]
+    starts = [begin(p, 12, "NCCL_ALLREDUCE") for p in (1, 3, 2)]
+    ends = [end(p, 90) for p in (1, 2, 3)] + [end(p, 99) for p in (1, 2, 3)]
+    events = [name(p, f"t{p}") for p in (1, 2, 3)] + [begin(p, 5, "ALLREDUCE") for p in (1, 2, 3)]
+    found = read_events([*events, *copies, *starts, *ends], tmp_path)
+    assert sorted(c["tensors"] for c in found.collectives) == [["t1", "t2"], ["t3"]]
+
+
 def test_hierarchical_operation_is_one_collective(tmp_path: Path) -> None:
     events = [begin(1, 0, "ALLREDUCE")]
     for ts, activity in ((10, "NCCL_REDUCESCATTER"), (20, "MPI_ALLREDUCE"), (30, "NCCL_ALLGATHER")):
@@ -331,6 +344,28 @@ def test_ticks_of_start_up_say_nothing_about_training(tmp_path: Path) -> None:
     assert [a["collective_id"] for a in found.arrivals] == [0, 0]
 
 
+def test_recording_started_again_starts_a_step(tmp_path: Path) -> None:
+    """Stopped behind the first of two tensors; from the second one on it may be any later step."""
+    first, second = section(1_000_000, 5), section(9_000_000, 5)
+    second = [e | {"pid": 2} if e["pid"] == 1 else e for e in second]
+    second[1] = name(2, "other")
+    found = read_events([*first, *second], tmp_path)
+    assert [c["step"] for c in found.collectives] == [0, 1]
+
+
+# World and groups
+
+
+def test_world_is_known_when_all_ranks_were_seen_together(tmp_path: Path) -> None:
+    events = [name(1, "a"), name(2, "b"), *reduced(2, 0), *negotiated(1, 100, 101, 102), *reduced(1, 110)]
+    found = read_events(events, tmp_path)
+    assert found.facts.processes[0].world_size == 2
+    assert [(c["tensors"], c["group_size"]) for c in found.collectives] == [(["b"], 2), (["a"], 2)]
+    found = read_events([*events, *negotiated(2, 200, what="ALLREDUCE")[:1], tick(2, 201, 3)], tmp_path)
+    assert found.facts.processes[0].world_size is None  # ranks up to 3, never seen together
+    assert [(c["tensors"], c["group_size"]) for c in found.collectives] == [(["b"], None), (["a"], 2)]
+
+
 # Sections, marks, odd events
 
 
@@ -370,6 +405,14 @@ def test_numbers_of_tensors_that_begin_anew(tmp_path: Path) -> None:
     ]
     assert found.facts.clock_base == "file"
     assert found.facts.clock_base_ns is None
+
+
+def test_times() -> None:
+    assert nanoseconds(1795955952958668) == 1795955952958668000
+    assert nanoseconds("1795955952958668.001") == 1795955952958668001
+    assert nanoseconds(-0.5) == -500
+    for unusable in (None, "", "N/A", "nan", "inf", "1e999999999", 10**17, float("inf")):
+        assert nanoseconds(unusable) is None
 
 
 def test_cycle_marks_belong_to_no_tensor(tmp_path: Path) -> None:

@@ -83,8 +83,10 @@ def test_invented_schedules_come_back(tmp_path: Path, seed: int) -> None:
     assert found.said() == {}
 
 
-def test_many_collectives_leave_in_order(tmp_path: Path) -> None:
-    """More than are held back: row numbers stay those of the rows."""
+@pytest.mark.parametrize("batch", [7, 1 << 16])
+def test_many_collectives_leave_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """More than are held back, in batches small and large: row numbers stay those of the rows."""
+    monkeypatch.setattr("mdtrace.ingest.horovod.rows._BATCH", batch)
     events = [name(1, "a"), name(2, "b")]
     for i in range(1000):
         pid = 1 + i % 2

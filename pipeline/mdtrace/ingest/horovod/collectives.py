@@ -174,8 +174,6 @@ def _joins(operation: Operation, current: Collective) -> bool:
     first = current.members[0]
     if current.closing or first.name != operation.name or first.fused != operation.fused:
         return False
-    if operation.lane in current.lanes:
-        return False
     if operation.fused or first.began_ns is None or operation.began_ns is None:
         return True
     return operation.began_ns - first.began_ns <= 1000 * len(current.members)  # 1 µs to write each begin

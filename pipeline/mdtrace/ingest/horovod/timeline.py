@@ -33,7 +33,6 @@ class Lane:
     named: bool = False
     open: list[tuple[str | None, int]] = field(default_factory=list)  # name and start of what is not closed
     ticks: Ticks = field(default_factory=dict)  # of the negotiation under way, or of the last one
-    complete: bool = False  # that negotiation was closed
     negotiated_ns: int | None = None  # its begin
     operation: Operation | None = None
 
@@ -148,8 +147,7 @@ class Timeline:
             operation.step = self.steps.all_reduce(identity, time_ns, negotiated)
         else:
             operation.step = self.steps.at(time_ns)
-        if lane.complete:
-            operation.ticks, lane.ticks = lane.ticks, {}
+        operation.ticks, lane.ticks = lane.ticks, {}
         operation.group_size = self.world.group(identity, operation.ticks)
         self._unclaimed(lane)
         lane.operation = operation
@@ -164,7 +162,6 @@ class Timeline:
         self.reversed += time_ns < start_ns
         row = self.rows.span(lane.thread_id, lane.tensor, name, start_ns, time_ns)
         if name and name.startswith(NEGOTIATE):
-            lane.complete = True
             self.world.negotiated(lane.ticks)
         operation = lane.operation
         if operation is None:
@@ -191,20 +188,21 @@ class Timeline:
             end_ns = None if duration is None else time_ns + duration
             self.rows.span(lane.thread_id, lane.tensor, _text(event.name), time_ns, end_ns)
             self.counts.store("X")
-        elif rank in lane.ticks and not lane.complete:
+        elif not (lane.open and (lane.open[-1][0] or "").startswith(NEGOTIATE)):
+            self.counts.store("X")
+            self.world.saw(rank)
+            self.rows.arrivals(lane.tensor, {rank: time_ns}, None)
+        elif rank in lane.ticks:
             self.counts.skip("X", "the rank was ready already")
         else:
             self.counts.store("X")
             self.world.saw(rank)
-            if lane.open and (lane.open[-1][0] or "").startswith(NEGOTIATE):
-                lane.ticks[rank] = time_ns
-            else:
-                self.rows.arrivals(lane.tensor, {rank: time_ns}, None)
+            lane.ticks[rank] = time_ns
 
     def _unclaimed(self, lane: Lane) -> None:
         """Ticks of a negotiation whose operation is not in the file."""
         self.rows.arrivals(lane.tensor, lane.ticks, None)
-        lane.ticks, lane.complete, lane.negotiated_ns = {}, False, None
+        lane.ticks, lane.negotiated_ns = {}, None
 
     def stop(self) -> None:
         """The recording ends here, or starts anew: what is open stays open."""
