@@ -1,0 +1,283 @@
+"""Runs metrics: a DuckDB in memory with a view per table and per metric, over one dataset.
+
+`connect` gives the connection for SQL, `run` the answer of one metric. Nothing is written and nothing is
+fetched: DuckDB's extensions are neither installed nor loaded. What a query cannot hold in memory goes to
+the system's folder for temporary files.
+"""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from mdtrace.errors import QueryError, UsageError
+from mdtrace.metrics.catalog import Metric, metrics
+from mdtrace.metrics.filters import FilterName, Filters
+from mdtrace.metrics.sources import Part, empty_sql, parquet_sql, part_source, parts
+from mdtrace.metrics.time_range import time_ranges
+from mdtrace.tables.dataset import Dataset
+from mdtrace.tables.schema import tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+__all__ = ["Filters", "Result", "connect", "run"]
+
+_TIME_BOUND = 2**62 - 1  # year 2116; differences of times within it fit an int64
+_FILTER_COLUMNS: dict[FilterName, str] = {"rank": "rank", "step": "step", "layer": "layer"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of one metric."""
+
+    metric: Metric
+    table: pa.Table
+
+    def arrow(self) -> pa.Table:
+        """As an Arrow table; each field's metadata has its documentation and unit."""
+        return self.table
+
+    def df(self) -> "pd.DataFrame":
+        """As a pandas data frame; integers with NULLs in pandas' nullable types, so that they stay exact."""
+        import pandas as pd
+
+        nullable = {
+            pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(),
+        }  # fmt: skip
+        frame: pd.DataFrame = self.table.to_pandas(types_mapper=nullable.get)
+        return frame
+
+    def pl(self) -> "pl.DataFrame":
+        """As a polars data frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+
+def run(dataset: Dataset, name: str, filters: Filters | None = None, **parameters: object) -> Result:
+    """The rows of one metric, in the order its SELECT gives.
+
+    Args:
+        name: a metric of the catalog.
+        parameters: values for the metric's parameters.
+
+    Raises:
+        UsageError: no such metric or parameter, or a filter that has no meaning for it.
+        QueryError: the query failed.
+    """
+    if name not in metrics():
+        raise UsageError(f"{name}: no such metric", "list them with: mdtrace tables")
+    metric = metrics()[name]
+    wanted = filters or Filters()
+    for given in wanted.given():
+        if given not in metric.filters:
+            can = ", ".join(metric.filters) or "none"
+            raise UsageError(
+                f"{name} has no {given} to filter by", f"filters that have a meaning for it: {can}"
+            )
+    connection = _connect(dataset, wanted, _with_reads(metric), None, parameters)
+    try:
+        table = connection.sql(f"FROM {name}").to_arrow_table()
+    except duckdb.Error as error:
+        raise QueryError(f"{name} failed: {error}") from error
+    return Result(metric, _documented(metric, table))
+
+
+def _with_reads(metric: Metric) -> list[Metric]:
+    """The metric after all that it reads."""
+    needed: dict[str, Metric] = {}
+
+    def add(some: Metric) -> None:
+        for name in some.reads:
+            if name in metrics():
+                add(metrics()[name])
+        needed[some.name] = some
+
+    add(metric)
+    return list(needed.values())
+
+
+def _documented(metric: Metric, table: pa.Table) -> pa.Table:
+    fields = []
+    for column in metric.columns:
+        about = {"doc": column.doc, "unit": column.unit, "null": column.null}
+        fields.append(
+            table.schema.field(column.name).with_metadata({k: v for k, v in about.items() if v is not None})
+        )
+    return table.cast(pa.schema(fields))
+
+
+def connect(
+    dataset: Dataset, filters: Filters | None = None, *, threads: int | None = None, **parameters: object
+) -> duckdb.DuckDBPyConnection:
+    """A connection with a view for each table and metric of a dataset.
+
+    With filters, the views of metrics give the filtered answers; tables, and the metrics in the schema
+    `whole`, stay whole. A metric for which a filter has no meaning is as without it.
+
+    Args:
+        threads: threads that queries may use; all cores by default.
+        parameters: values for parameters of metrics; in SQL they are variables.
+
+    Raises:
+        UsageError: no metric has such a parameter.
+    """
+    return _connect(dataset, filters or Filters(), list(metrics().values()), threads, parameters)
+
+
+def _connect(
+    dataset: Dataset,
+    filters: Filters,
+    wanted: list[Metric],
+    threads: int | None,
+    parameters: dict[str, object],
+) -> duckdb.DuckDBPyConnection:
+    connection = _open(threads)
+    for table in tables():
+        source = parquet_sql(dataset.files[table]) if dataset.files[table] else empty_sql(table)
+        connection.execute(f"CREATE VIEW {table} AS {source}")
+    _set_parameters(connection, parameters)
+    _create_macros(connection, filters)
+    schema = "whole" if filters.given() else "main"
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}; SET search_path = '{schema},main'")
+    _create_views(connection, dataset, wanted)
+    connection.execute("SET search_path = 'main'")
+    for metric in wanted if filters.given() else []:
+        rows = _where(metric, filters)
+        connection.execute(f"CREATE VIEW {metric.name} AS SELECT * FROM whole.{metric.name}{rows}")
+    return connection
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, dataset: Dataset, wanted: list[Metric]) -> None:
+    """The metrics' views. Those made of parts are first made empty and filled last.
+
+    DuckDB binds a view's whole text when the view is made; so the many parts are bound once, and not again
+    for each view that reads them.
+    """
+    by_part = [m for m in wanted if m.by_part]
+    for metric in wanted:
+        connection.execute(
+            f"CREATE VIEW {metric.name} AS {_no_rows(metric) if metric.by_part else metric.sql}"
+        )
+    found = parts(connection, dataset) if by_part else []
+    for metric in by_part if found else []:
+        selects = "\nUNION ALL\n".join(_part_select(metric, dataset, part) for part in found)
+        connection.execute(f"CREATE OR REPLACE VIEW {metric.name} AS {selects}")
+
+
+def _no_rows(metric: Metric) -> str:
+    none = ", ".join(f"NULL::{c.type} AS {c.name}" for c in metric.columns)
+    return f"SELECT {none} WHERE false"
+
+
+def _open(threads: int | None) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "threads": threads or os.cpu_count() or 1,
+            "temp_directory": str(Path(tempfile.gettempdir()) / f"mdtrace-{os.getpid()}"),
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            # The window functions of `per` metrics rely on the order of their input.
+            "preserve_insertion_order": True,
+        },
+    )
+
+
+def _part_select(metric: Metric, dataset: Dataset, part: Part) -> str:
+    """One part's SELECT: `device_ops`, and the `per` metrics that it reads, are the part's own.
+
+    The part's constants stand in its rows, so that a filter on them leaves other parts unread.
+    """
+    own: dict[str, str] = {"device_ops": part_source(dataset, part)}
+
+    def add(some: Metric) -> None:
+        for name in some.reads:
+            if name not in own and name in metrics() and metrics()[name].by_part:
+                add(metrics()[name])
+                own[name] = metrics()[name].sql
+
+    add(metric)
+    shadows = ",\n".join(f"{name} AS NOT MATERIALIZED ({sql})" for name, sql in own.items())
+    return f"SELECT * REPLACE ({part.constants()}) FROM (WITH {shadows}\nSELECT * FROM ({metric.sql}))"
+
+
+def _set_parameters(connection: duckdb.DuckDBPyConnection, given: dict[str, object]) -> None:
+    known = {p.name: p for m in metrics().values() for p in m.parameters}
+    unknown = set(given) - set(known)
+    if unknown:
+        raise UsageError(f"no metric has a parameter {', '.join(sorted(unknown))}")
+    for name, parameter in known.items():
+        value = parameter.default if name not in given else _literal(given[name])
+        try:
+            connection.execute(f"SET VARIABLE {name} = ({value})::{parameter.type}")
+        except duckdb.Error as error:
+            raise UsageError(f"{name} = {given.get(name)}: not a {parameter.type}") from error
+
+
+def _literal(value: object) -> str:
+    """A value as SQL text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_literal(v) for v in value)}]"
+    quoted = str(value).replace("'", "''")
+    return f"'{quoted}'"
+
+
+def _create_macros(connection: duckdb.DuckDBPyConnection, filters: Filters) -> None:
+    """What SELECTs call to honour filters that they must know of, and to bound times.
+
+    clip_time(process_id, t): t, moved into the time range. wanted_start(process_id, t): t lies in it.
+    wanted_rank(r), wanted_step(s): picked by the filters. bounded(t): t where differences cannot overflow.
+    """
+    connection.execute(
+        f"CREATE MACRO bounded(t) AS least(greatest(t, {-_TIME_BOUND}::BIGINT), {_TIME_BOUND}::BIGINT)"
+    )
+    ranges = time_ranges(connection, filters.time, _TIME_BOUND)
+    clip, starts = "t", "true"
+    if ranges:
+        low = _by_process({p: r[0] for p, r in ranges.items()})
+        high = _by_process({p: r[1] for p, r in ranges.items()})
+        clip = f"least(greatest(t, {low}), greatest({low}, {high}))"
+        starts = f"(t >= {low} AND t < {high})"
+    connection.execute(f"CREATE MACRO clip_time(p, t) AS {clip}")
+    connection.execute(f"CREATE MACRO wanted_start(p, t) AS {starts}")
+    connection.execute(f"CREATE MACRO time_is_filtered() AS {str(bool(ranges)).lower()}")
+    for name, picked in (("rank", filters.ranks), ("step", filters.steps)):
+        condition = (
+            "true" if picked is None else f"coalesce(list_contains({_literal(picked)}::BIGINT[], v), false)"
+        )
+        connection.execute(f"CREATE MACRO wanted_{name}(v) AS {condition}")
+
+
+def _by_process(values: dict[int, int]) -> str:
+    """A value by process, as an expression of p."""
+    if len(set(values.values())) == 1:
+        return f"{next(iter(values.values()))}::BIGINT"
+    cases = " ".join(f"WHEN {p} THEN {v}::BIGINT" for p, v in values.items())
+    return f"(CASE p {cases} END)"
+
+
+def _where(metric: Metric, filters: Filters) -> str:
+    """The condition on rows of the answer."""
+    conditions = []
+    for name, value in filters.given().items():
+        if metric.filters.get(name) != "rows":
+            continue
+        column = _FILTER_COLUMNS[name]
+        if isinstance(value, tuple):
+            conditions.append(f"{column} IN ({', '.join(_literal(v) for v in value) or 'NULL'})")
+        else:
+            conditions.append(f"{column} GLOB {_literal(value)}")
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
