@@ -1,0 +1,90 @@
+-- purpose: What a late rank did in its own time that the other ranks did not: where its steps spend more, compared with
+--   the median of the other ranks over the same steps. Device work by kernel; host work by the time that operators,
+--   annotations, ranges and frames spend in themselves (what runs inside them taken out), so that nothing counts twice.
+-- grain: one row per late rank and candidate
+-- reads: straggler_blame, straggler_steps, processes, device_ops, host_ops, steps
+-- filter: rank rows
+-- column: rank INTEGER rank that was late, by 3 error bars or more
+-- column: place VARCHAR where the time goes: device, host
+-- column: kind VARCHAR kind of work: compute, memcpy, memset, operator, annotation, python, nvtx, overhead, step
+-- column: name VARCHAR kernel, operator, range or frame; NULL: all of the kind together
+-- column: own_ns DOUBLE [ns] time per step on this rank
+-- column: others_ns DOUBLE [ns] time per step on the other ranks, median
+-- column: excess_ns DOUBLE [ns] the difference
+-- column: own_count DOUBLE [1] how often per step on this rank
+-- column: others_count DOUBLE [1] how often per step on the other ranks, median
+-- column: loss_ns DOUBLE [ns] time that each of the other ranks waits for this one, per step
+-- column: share DOUBLE excess over loss: 1 explains all of it
+-- column: same_work_ratio DOUBLE duration of what all ranks run equally often, over that on the other ranks; NULL: nothing of this place is common
+-- column: same_work_evenness DOUBLE share of that time whose own ratio is within 10 % of it: 1 is a constant factor; NULL: nothing of this place is common
+-- column: depth DOUBLE how deep it is nested, mean; NULL: device work
+-- column: phase VARCHAR part of the step it is in, most often; NULL: not known
+WITH
+late AS (
+  SELECT rank, mean_loss_ns AS loss_ns FROM straggler_blame WHERE late_count > 0 AND mean_loss_ns > 0
+),
+compared AS (SELECT rank, step FROM straggler_steps WHERE wanted_step(step) AND EXISTS (FROM late)),
+ranks AS (SELECT rank, count(*) AS steps FROM compared GROUP BY 1),
+inner_time AS (
+  SELECT parent_id, sum(dur_ns) AS inner_ns FROM host_ops
+  WHERE parent_id IS NOT NULL AND form = 'nested' AND NOT duplicate AND EXISTS (FROM late) GROUP BY 1
+),
+work AS (
+  SELECT d.rank, 'device' AS place, d.class AS kind, d.name, d.dur_ns AS ns, NULL::INTEGER AS depth, d.phase
+  FROM device_ops AS d JOIN compared AS c ON c.rank = d.rank AND c.step IS NOT DISTINCT FROM d.step
+  WHERE d.class IN ('compute', 'memcpy', 'memset') AND d.dur_ns IS NOT NULL AND NOT d.duplicate
+  UNION ALL
+  SELECT h.rank, 'host', CASE WHEN s.step IS NOT NULL THEN 'step' ELSE h.kind END,
+         CASE WHEN s.step IS NOT NULL THEN 'step' ELSE h.name END,
+         greatest(0, h.dur_ns - coalesce(i.inner_ns, 0)), h.depth, h.phase
+  FROM host_ops AS h
+  JOIN compared AS c ON c.rank = h.rank AND c.step IS NOT DISTINCT FROM h.step
+  LEFT JOIN inner_time AS i ON i.parent_id = h.host_op_id
+  LEFT JOIN steps AS s ON s.host_op_id = h.host_op_id
+  WHERE h.form = 'nested' AND h.dur_ns IS NOT NULL AND NOT h.duplicate
+),
+by_name AS (
+  SELECT rank, place, kind, name, sum(ns) AS ns, count(*) AS count, avg(depth) AS depth, mode(phase) AS phase
+  FROM work GROUP BY ALL
+),
+summed AS (
+  SELECT b.rank, b.place, b.kind, b.name, b.ns / r.steps AS ns, b.count / r.steps AS count, b.depth, b.phase
+  FROM by_name AS b JOIN ranks AS r USING (rank)
+  UNION ALL
+  SELECT b.rank, b.place, b.kind, NULL, sum(b.ns) / any_value(r.steps), sum(b.count) / any_value(r.steps), NULL, NULL
+  FROM by_name AS b JOIN ranks AS r USING (rank) GROUP BY ALL
+),
+measured AS (SELECT DISTINCT rank, place FROM by_name),
+candidates AS (
+  SELECT s.*, l.loss_ns FROM summed AS s JOIN late AS l USING (rank) WHERE s.ns > 0.2 * l.loss_ns
+),
+others AS (
+  SELECT c.rank, c.place, c.kind, c.name, median(coalesce(s.ns, 0)) AS ns, median(coalesce(s.count, 0)) AS count
+  FROM candidates AS c
+  JOIN measured AS m ON m.place = c.place AND m.rank <> c.rank
+  LEFT JOIN summed AS s ON s.rank = m.rank AND s.place = c.place AND s.kind = c.kind AND s.name IS NOT DISTINCT FROM c.name
+  GROUP BY ALL
+),
+common AS (
+  SELECT l.rank, s.place, s.name, any_value(s.ns) AS ns, median(o.ns) AS others_ns
+  FROM late AS l
+  JOIN summed AS s ON s.rank = l.rank AND s.kind IN ('compute', 'operator') AND s.name IS NOT NULL
+  JOIN summed AS o ON o.rank <> l.rank AND o.place = s.place AND o.kind = s.kind AND o.name = s.name AND o.count = s.count
+  GROUP BY ALL
+  HAVING median(o.ns) > 0
+),
+factor AS (SELECT rank, place, sum(ns) / sum(others_ns) AS ratio FROM common GROUP BY ALL),
+even AS (
+  SELECT c.rank, c.place, any_value(f.ratio) AS ratio,
+         sum(c.ns) FILTER (c.ns / c.others_ns BETWEEN 0.9 * f.ratio AND 1.1 * f.ratio) / sum(c.ns) AS evenness
+  FROM common AS c JOIN factor AS f ON f.rank = c.rank AND f.place = c.place GROUP BY ALL
+)
+SELECT
+  c.rank, c.place, c.kind, c.name, c.ns AS own_ns, o.ns AS others_ns, c.ns - o.ns AS excess_ns, c.count AS own_count,
+  o.count AS others_count, c.loss_ns, (c.ns - o.ns) / c.loss_ns AS share, e.ratio AS same_work_ratio,
+  coalesce(e.evenness, CASE WHEN e.ratio IS NOT NULL THEN 0 END) AS same_work_evenness, c.depth, c.phase
+FROM candidates AS c
+JOIN others AS o ON o.rank = c.rank AND o.place = c.place AND o.kind = c.kind AND o.name IS NOT DISTINCT FROM c.name
+LEFT JOIN even AS e ON e.rank = c.rank AND e.place = c.place
+WHERE c.ns - o.ns > 0.2 * c.loss_ns
+ORDER BY c.rank, excess_ns DESC, c.place, c.kind, c.name
