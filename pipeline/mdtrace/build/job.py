@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mdtrace.build.source import SMALL, Done, Rows, Task, ingest_source
 from mdtrace.errors import InputError
@@ -129,14 +130,27 @@ def _finish(
     whole += [Diagnostic("unreadable_input", 1, {"what": error.what}) for error in refused]
     _write_small(folder, rows)
     write_manifest(folder)
-    matched = match_collectives(open_dataset(folder))
-    for table, made in matched.tables.items():
-        shutil.rmtree(folder / table, ignore_errors=True)
-        write_table(folder, table, made, "job")
-    whole += matched.diagnostics
+    whole += _match(folder)
     rows["diagnostics"] += [d.row(None, None) for d in whole]
     _write_small(folder, {"diagnostics": rows["diagnostics"]})
     write_manifest(folder)
+
+
+def _match(folder: Path) -> list[Diagnostic]:
+    """Match collectives across processes; `collectives` is written anew with the instances filled in."""
+    dataset = open_dataset(folder)
+    matched = match_collectives(dataset)
+    for file in dataset.files["collectives"]:
+        rows = pq.read_table(file)
+        ids = matched.instance_ids.get(rows.column("process_id")[0].as_py())
+        if ids is not None:
+            rows = rows.set_column(rows.schema.get_field_index("instance_id"), "instance_id", ids)
+            file.unlink()  # it may be a hard link to a file of another dataset
+            write_table(folder, "collectives", rows, file.stem)
+    for table, made in matched.tables.items():
+        shutil.rmtree(folder / table, ignore_errors=True)
+        write_table(folder, table, made, "job")
+    return matched.diagnostics
 
 
 def _carry(before: Dataset, folder: Path, rows: dict[str, Rows]) -> None:

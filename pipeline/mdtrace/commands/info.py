@@ -38,9 +38,9 @@ def _sources(dataset: "Dataset") -> None:
     from mdtrace.commands.output import Shown, count, print_table, size
 
     columns = {
-        "file": Shown("file", right=False),
+        "file": Shown("file", right=False, wide=True),
         "format": Shown("format", right=False),
-        "producer": Shown("producer", right=False),
+        "producer": Shown("producer", right=False, wide=True),
         "size_bytes": Shown("size", size),
         "events_stored": Shown("stored", count),
         "events_skipped": Shown("skipped", count),
@@ -70,10 +70,10 @@ def _processes(dataset: "Dataset") -> None:
         "rank": Shown("rank"),
         "rank_origin": Shown("from", right=False),
         "world_size": Shown("world"),
-        "host": Shown("host", right=False),
+        "host": Shown("host", right=False, wide=True),
         "backend": Shown("backend", right=False),
         "span": Shown("span", duration),
-        "devices": Shown("devices", right=False),
+        "devices": Shown("devices", right=False, wide=True),
     }
     print_table(rows, columns, title="Processes")
 
@@ -86,7 +86,7 @@ def _contents(dataset: "Dataset") -> None:
     columns = {
         "table": Shown("table", right=False),
         "rows": Shown("rows", count),
-        "doc": Shown("", right=False),
+        "doc": Shown("", right=False, wide=True),
     }
     print_table(rows, columns, title="Tables")
 
@@ -103,7 +103,7 @@ def _answers(dataset: "Dataset") -> None:
         "question": Shown("question", right=False),
         "answer": Shown("can say", right=False),
         "command": Shown("command", right=False),
-        "why": Shown("because", right=False),
+        "why": Shown("because", right=False, wide=True),
     }
     print_table(rows, columns, title="What it can answer")
 

@@ -12,6 +12,8 @@ from mdtrace.errors import Exit, UsageError
 if TYPE_CHECKING:
     from mdtrace.tables.dataset import Dataset
 
+_WORTH_WORKERS = 32_000_000  # bytes of input
+
 
 def run(
     traces: Annotated[
@@ -46,8 +48,15 @@ def run(
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Processes to use.", show_default="all cores")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            help="Processes to use. [default: all cores for large input]",
+            show_default=False,
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 where a diagnostic has severity error.")
@@ -79,7 +88,9 @@ def run(
     from mdtrace.ingest.pool import Pool
 
     work = sum(_size(t) for t in traces)
-    with Pool(jobs or os.cpu_count() or 1) as pool, progress("Ingesting", work, pool.done, quiet=quiet):
+    # Workers are fresh interpreters: below this, starting one costs more than it saves.
+    spare = (os.cpu_count() or 1) if work >= _WORTH_WORKERS else 1
+    with Pool(jobs or spare) as pool, progress("Ingesting", work, pool.done, quiet=quiet):
         dataset = build(traces, target, ranks=given, add=add is not None, overwrite=overwrite, pool=pool)
     typer.echo(str(target))
     errors = _report(dataset, quiet=quiet)

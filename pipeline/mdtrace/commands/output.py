@@ -5,10 +5,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mdtrace.commands.options import Format
 from mdtrace.errors import UsageError
@@ -30,11 +30,12 @@ _COPY = {
 
 @dataclass(frozen=True)
 class Shown:
-    """How one column appears in a printed table: title, and what makes text of its value."""
+    """How one column appears in a printed table."""
 
     title: str
-    text: Any = str  # callable: value → str; NULL never reaches it
+    text: Callable[[Any], str] = str  # of the value; NULL never reaches it
     right: bool = True
+    wide: bool = False  # gives way, shortened, where the table would not fit
 
 
 def chosen(format: Format | None, out: Path | None) -> Format:  # noqa: A002 - the option's name
@@ -115,14 +116,37 @@ def print_table(
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for shown in columns.values():
-        table.add_column(
-            shown.title, justify="right" if shown.right else "left", overflow="ellipsis", no_wrap=True
-        )
-    for row in rows:
-        table.add_row(*[_cell(row.get(key), shown, null) for key, shown in columns.items()])
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    cells = [[_cell(row.get(key), shown, null) for key, shown in columns.items()] for row in rows]
+    for shown, wanted in zip(columns.values(), _widths(columns, cells), strict=True):
+        justify: Literal["left", "right"] = "right" if shown.right else "left"
+        table.add_column(shown.title, justify=justify, overflow="ellipsis", no_wrap=True, width=wanted)
+    for cells_of_row in cells:
+        table.add_row(*cells_of_row)
     _console(err=False).print(table)
+
+
+_GAP = 3  # between columns
+_NARROWEST = 8  # what a wide column keeps
+
+
+def _widths(columns: Mapping[str, Shown], cells: Sequence[Sequence[Any]]) -> list[int]:
+    """Width of each column: as its cells want, the widest of the wide ones cut until the table fits."""
+    shown = list(columns.values())
+    widths = [max([len(s.title), *(len(row[i]) for row in cells)]) for i, s in enumerate(shown)]
+    while sum(widths) + _GAP * (len(widths) - 1) > width():
+        flexible = [i for i, s in enumerate(shown) if s.wide and widths[i] > _NARROWEST]
+        if not flexible:
+            break
+        widths[max(flexible, key=lambda i: widths[i])] -= 1
+    return widths
 
 
 def _cell(value: Any, shown: Shown, null: str) -> Any:

@@ -100,9 +100,7 @@ def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  #
         completer=WordCompleter(sorted(names), ignore_case=True),
         complete_while_typing=False,
     )
-    note(
-        "SQL over the dataset. End a query with a semicolon. SHOW TABLES; DESCRIBE name; leave with Ctrl-D"
-    )
+    note("SQL over the dataset. End a query with a semicolon. SHOW TABLES; DESCRIBE name; leave with Ctrl-D")
     held = ""
     while True:
         try:

@@ -43,7 +43,7 @@ def _all() -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
     rows = [{"name": t.name, "kind": "table", "grain": t.grain, "doc": t.doc} for t in tables().values()]
     rows += [{"name": m.name, "kind": "view", "grain": m.grain, "doc": m.purpose} for m in metrics().values()]
-    columns = {k: Shown(k, right=False) for k in ("name", "kind", "doc")}
+    columns = {k: Shown(k, right=False, wide=k == "doc") for k in ("name", "kind", "doc")}
     return rows, columns
 
 
