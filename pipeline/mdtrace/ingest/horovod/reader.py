@@ -61,7 +61,7 @@ def _facts(source: Source, timeline: Timeline, events: JsonEvents[Event]) -> Sou
 
 def _diagnostics(source: Source, timeline: Timeline, events: JsonEvents[Event]) -> list[Diagnostic]:
     """Findings about the file; those that were not met leave no row."""
-    rows, steps = timeline.rows, timeline.steps.count
+    rows = timeline.rows
     damaged = {r: n for r, n in events.skipped.items() if r not in ("empty object", "cut off")}
     found = [
         source.diagnostic("empty_source", int(not timeline.counts.stored)),
@@ -76,7 +76,7 @@ def _diagnostics(source: Source, timeline: Timeline, events: JsonEvents[Event]) 
         source.diagnostic("payload_unknown", rows.unsized, collectives=rows.collectives),
     ]
     if timeline.world.size != 1:
-        ticked = len(rows.ticked_steps)
+        ticked, steps = len(rows.ticked_steps), len(rows.steps)
         found += [
             source.diagnostic("no_rank_ticks", 0 if ticked else steps),
             source.diagnostic(

@@ -21,7 +21,8 @@ class Rows:
         spans_open: activities that never ended.
         collectives: how many there are.
         unsized: those without a known payload, of the kinds that have one.
-        ticked_steps: steps with an all-reduce for which two ranks or more were seen ready.
+        steps: steps with an all-reduce that ended.
+        ticked_steps: those with one for which two ranks or more were seen ready.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -35,6 +36,7 @@ class Rows:
         self.spans_open = 0
         self.unsized = 0
         self.collectives = 0
+        self.steps: set[int] = set()
         self.ticked_steps: set[int] = set()
 
     def span(
@@ -89,7 +91,9 @@ class Rows:
         self.unsized += payload is None and kind not in ("barrier", "unknown")
         for member in done.members:
             self.arrivals(member.tensor, member.ticks, number)
-            if len(member.ticks) > 1 and kind == "all_reduce" and first.step is not None:
+        if kind == "all_reduce" and first.step is not None and end_ns is not None:
+            self.steps.add(first.step)
+            if any(len(m.ticks) > 1 for m in done.members):
                 self.ticked_steps.add(first.step)
         if len(self._collectives) >= _BATCH:
             self._keep_collectives()
