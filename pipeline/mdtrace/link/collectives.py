@@ -13,7 +13,7 @@ from mdtrace.ingest.stage import StagedProcess, conform, staged_schema
 from mdtrace.link.columns import HostOps, bounds, closed, flags, ids, integers, names, nullable
 from mdtrace.link.groups import Groups, find_groups
 from mdtrace.link.launches import DeviceLinks
-from mdtrace.link.nesting import NONE, Flags, Nest, Rows, nearest, take
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, nearest_of
 from mdtrace.link.patterns import BACKEND, BESIDE_KERNELS, COLLECTIVE_RANGE, ENCLOSING
 from mdtrace.link.records import Records, lent, payload, read_records, shapes
 from mdtrace.link.steps import Steps
@@ -35,6 +35,7 @@ class Found:
         host: the host row to point to.
         members: calls each one stands for.
         bytes: payload of grouped calls together, None where there is none.
+        group: numbers of records that tell about group and type alone.
     """
 
     evidence: str
@@ -47,6 +48,7 @@ class Found:
     host: Rows
     members: list[int]
     bytes: list[int | None]
+    group: Rows
 
 
 def find_collectives(
@@ -77,26 +79,28 @@ def _kernels(
 ) -> Found:
     inner = links.inner[kernels]
     lender = records.around(nest, inner)
-    backend = take(nearest(nest.parent, host.names.match(BACKEND)), inner)
-    enclosing = take(nearest(nest.parent, host.names.match(ENCLOSING)), inner)
+    backend = nearest_of(nest.parent, host.names.match(BACKEND), inner)
+    enclosing = nearest_of(nest.parent, host.names.match(ENCLOSING), inner)
     names_ = names(staged, "device_ops")
     groups = find_groups(host, nest, records, inner)
     label = [host.names.text(r) if r != NONE else None for r in backend.tolist()]
     around = [host.names.text(r) if r != NONE else None for r in enclosing.tolist()]
     own = [names_.text(r) for r in kernels.tolist()]
-    recorded = [_recorded_name(records, n) for n in (records.device[kernels], take(records.host, lender))]
+    numbers = [records.device[kernels], *records.numbers(nest, lender)]
+    recorded = [_recorded_name(records, n) for n in numbers]
     pointed = np.where(lender != NONE, lender, np.where(backend != NONE, backend, links.host[kernels]))
     return Found(
         "kernel",
         kernels,
         [name or "" for name in own],
         [*recorded, label, groups.names, around, own],
-        [records.device[kernels], take(records.host, lender)],
+        numbers,
         backend,
         enclosing,
         pointed,
         _members(groups, label),
         groups.bytes,
+        np.array(groups.record, np.int64),
     )
 
 
@@ -116,27 +120,28 @@ def _recorded_name(records: Records, number: Rows) -> list[str | None]:
 def _backend_records(host: HostOps, nest: Nest, records: Records, *, beside: bool) -> Found:
     """Records that backends leave of each operation; beside kernels only of backends that have none."""
     pattern = BESIDE_KERNELS if beside else BACKEND
-    rows = _known(host, np.flatnonzero(host.names.match(pattern) & ~host.duplicate))
+    own = host.kind("operator", "annotation") & ~host.duplicate & ~host.form("mark")
+    rows = _known(host, np.flatnonzero(own & host.names.match(pattern)))
     if not len(rows) and not beside:  # the parameters' record alone
-        told = np.flatnonzero((records.host != NONE) & host.kind("operator", "annotation") & ~host.duplicate)
+        told = np.flatnonzero(own & (records.host != NONE))
         recorded = _recorded_name(records, records.host[told])
-        rows = told[[collective_kind(name or "") != "unknown" for name in recorded]] if len(told) else told
+        rows = told[np.array([collective_kind(name or "") != "unknown" for name in recorded], np.bool_)]
     rows = _without_inner(nest, rows)
     lender = records.around(nest, rows)
-    enclosing = take(nearest(nest.parent, host.names.match(ENCLOSING)), rows)
-    return _of_host("host record", host, records, rows, lender, enclosing)
+    enclosing = nearest_of(nest.parent, host.names.match(ENCLOSING), rows)
+    return _of_host("host record", host, records, rows, records.numbers(nest, lender), enclosing)
 
 
 def _of_host(
-    evidence: str, host: HostOps, records: Records, rows: Rows, lender: Rows, enclosing: Rows
+    evidence: str, host: HostOps, records: Records, rows: Rows, numbers: list[Rows], enclosing: Rows
 ) -> Found:
     own = [host.names.text(r) for r in rows.tolist()]
-    number = take(records.host, lender)
-    hints = [own, _recorded_name(records, number)]
+    hints = [own, *(_recorded_name(records, number) for number in numbers)]
     names_ = [n or "" for n in own]
     ones: list[int] = [1] * len(rows)
     nothing: list[int | None] = [None] * len(rows)
-    return Found(evidence, rows, names_, hints, [number], rows, enclosing, rows, ones, nothing)
+    none = np.full(len(rows), NONE, np.int64)
+    return Found(evidence, rows, names_, hints, numbers, rows, enclosing, rows, ones, nothing, none)
 
 
 def _known(host: HostOps, rows: Rows) -> Rows:
@@ -149,7 +154,7 @@ def _without_inner(nest: Nest, rows: Rows) -> Rows:
     """Rows that do not lie inside another of them."""
     chosen = np.zeros(len(nest.parent), np.bool_)
     chosen[rows] = True
-    outermost: Rows = rows[take(nearest(nest.parent, chosen), nest.parent[rows]) == NONE]
+    outermost: Rows = rows[nearest_of(nest.parent, chosen, nest.parent[rows]) == NONE]
     return outermost
 
 
@@ -164,7 +169,8 @@ def _ranges(host: HostOps, nest: Nest, records: Records) -> Found:
     kept = free[~_holding(host, free, inner)]
     rows = np.sort(np.concatenate((inner, kept)))
     none = np.full(len(rows), NONE, np.int64)
-    return _of_host("range", host, records, rows, records.around(nest, rows), none)
+    lender = records.around(nest, rows)
+    return _of_host("range", host, records, rows, records.numbers(nest, lender), none)
 
 
 def _kind_of(host: HostOps) -> Rows:
@@ -179,7 +185,7 @@ def _innermost(host: HostOps, nest: Nest, rows: Rows) -> Rows:
     """Rows that have no other of their kind inside."""
     chosen = np.zeros(len(nest.parent), np.bool_)
     chosen[rows] = True
-    around = take(nearest(nest.parent, chosen), nest.parent[rows])
+    around = nearest_of(nest.parent, chosen, nest.parent[rows])
     kind = _kind_of(host)
     outer = around[(around != NONE) & (kind[around] == kind[rows])]
     return rows[~np.isin(rows, outer)]
@@ -210,7 +216,7 @@ def _table(
     process_id: int,
 ) -> pa.Table:
     """Rows of the table for one kind of evidence."""
-    arguments = lent(records, *found.record)
+    arguments = lent(records, *found.record, group=found.group)
     kind = [_first_kind(names_) for names_ in zip(*found.hints, strict=True)]
     sizes = _sizes(host, found, arguments, kind)
     told = arguments["point_to_point"].fill_null(False).to_numpy(zero_copy_only=False)

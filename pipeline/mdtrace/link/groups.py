@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mdtrace.ingest.classify import collective_kind
 from mdtrace.link.columns import HostOps
-from mdtrace.link.nesting import NONE, Nest, Rows, nearest, take
+from mdtrace.link.nesting import NONE, Nest, Rows, nearest_of
 from mdtrace.link.records import Records
 
 _CALL = re.compile(r"^p?[nr]ccl(?:Group(?:Start|End)|[A-Z]\w*)")
@@ -25,11 +25,13 @@ class Groups:
         names: what the group does, None where no group, or one of several things, launched the kernel.
         members: calls in the group, 1 without one.
         bytes: their payload together, None where not all of them state it.
+        record: number of a record that tells their communicator, NONE where they do not share one.
     """
 
     names: list[str | None]
     members: list[int]
     bytes: list[int | None]
+    record: list[int]
 
 
 def find_groups(host: HostOps, nest: Nest, records: Records, inner: Rows) -> Groups:
@@ -41,16 +43,17 @@ def find_groups(host: HostOps, nest: Nest, records: Records, inner: Rows) -> Gro
     Args:
         inner: the innermost host event around the launch of each kernel.
     """
-    ends = take(nearest(nest.parent, host.names.match(_END)), inner)
+    ends = nearest_of(nest.parent, host.names.match(_END), inner)
     members = _members(host, nest) if (ends != NONE).any() else {}
     shared = Counter(ends.tolist())
-    groups = Groups([], [], [])
+    groups = Groups([], [], [], [])
     for end in ends.tolist():
         calls = members.get(end, []) if end != NONE and shared[end] == 1 else []
         kinds = [collective_kind(host.names.text(c) or "") for c in calls]
         groups.names.append(_together(kinds))
         groups.members.append(max(1, len(calls)))
         groups.bytes.append(_bytes(records, calls, kinds))
+        groups.record.append(_shared(records, calls))
     return groups
 
 
@@ -80,6 +83,15 @@ def _together(kinds: list[str]) -> str | None:
     if not kinds:
         return None
     return kinds[0] if len(set(kinds)) == 1 else ("send_recv" if set(kinds) == {"send", "recv"} else None)
+
+
+def _shared(records: Records, calls: list[int]) -> int:
+    """A record of the calls, if all have one and name the same communicator."""
+    numbers = [int(records.host[c]) for c in calls]
+    if not numbers or NONE in numbers:
+        return NONE
+    told = records.table.column("communicator").combine_chunks().take(pa.array(numbers)).to_pylist()
+    return numbers[0] if len(set(told)) == 1 else NONE
 
 
 def _bytes(records: Records, calls: list[int], kinds: list[str]) -> int | None:

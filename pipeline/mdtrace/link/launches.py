@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, Names, bounds, flags, integers, names
-from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Spans, Times, inside, nearest, take
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Spans, Times, inside, nearest_of, take
 from mdtrace.link.steps import Steps
 
 # Calls that make a device work, as against those that ask, wait or record.
@@ -70,8 +70,8 @@ def link_launches(
 
 def _owner(host: HostOps, nest: Nest, inner: Rows) -> Rows:
     """From the innermost event to the operator or NVTX range it is or lies in, else the annotation."""
-    operator = take(nearest(nest.parent, host.kind("operator", "nvtx")), inner)
-    annotation = take(nearest(nest.parent, host.kind("annotation")), inner)
+    operator = nearest_of(nest.parent, host.kind("operator", "nvtx"), inner)
+    annotation = nearest_of(nest.parent, host.kind("annotation"), inner)
     return np.where(operator != NONE, operator, annotation)
 
 

@@ -7,12 +7,14 @@ import pyarrow as pa
 
 from mdtrace.link.autograd import accumulators
 from mdtrace.link.columns import HostOps, Names, ids
-from mdtrace.link.nesting import NONE, Flags, Nest, Rows, nearest, take
+from mdtrace.link.fsdp import find_units
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Times, nearest, nearest_of, take
 from mdtrace.link.patterns import (
     BACKWARD,
     COLLECTIVE_RANGE,
     FORWARD,
     LAYER_PREFIX,
+    LIBRARY_CALL,
     LIBRARY_DOMAIN,
     MODULE,
     OPTIMIZER,
@@ -26,11 +28,12 @@ DEEPEST = 64  # layers below this many others belong to the one there: paths of 
 @dataclass
 class Layers:
     """Layers of a process in order of depth, then of first appearance; `of` is the layer of each row of
-    host_ops, NONE where it has none; `accumulate` the rows that accumulate gradients."""
+    host_ops, NONE where it has none; `accumulate` the rows that accumulate gradients, `begins` the rows that
+    run a module's forward pass."""
 
     of: Rows
     accumulate: Flags
-    marker: Flags
+    begins: Flags
     origin: str = "module"
     paths: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -65,28 +68,33 @@ def find_layers(host: HostOps, nest: Nest, forward: Rows) -> Layers:
     Args:
         forward: by row, the forward operator of an autograd node.
     """
-    marker, origin = _markers(host, nest)
     accumulate, maker = accumulators(host, nest)
-    layers = Layers(np.full(len(host), NONE, np.int32), accumulate, marker, origin)
-    if not marker.any():
-        return layers
-    parts = _parts(host.names)
-    _number(layers, nest, parts)
-    _inherit(layers, nest, forward, maker)
+    layers = Layers(np.full(len(host), NONE, np.int32), accumulate, np.zeros(len(host), np.bool_))
+    frames = nest.nested & host.kind("python") & host.names.match(MODULE) & ~host.duplicate
+    if frames.any():
+        layers.begins = frames
+        _number(layers, nest, frames, _parts(host.names), host.start)
+    elif (units := find_units(host, nest)).names:
+        layers.of, layers.begins = units.of, units.of != NONE
+        for name in units.names:
+            _add(layers, name, NONE, 0)
+    elif (ranges := _ranges(host, nest)).any():
+        layers.origin = "nvtx"
+        _number(layers, nest, ranges, _parts(host.names), host.start)
+    if layers.paths:
+        _inherit(layers, nest, forward, maker)
     return layers
 
 
-def _markers(host: HostOps, nest: Nest) -> tuple[Flags, str]:
-    """The events that are layers themselves."""
-    module = nest.nested & host.kind("python") & host.names.match(MODULE) & ~host.duplicate
-    if module.any():
-        return module, "module"
+def _ranges(host: HostOps, nest: Nest) -> Flags:
+    """The NVTX ranges that are layers themselves."""
     ranges = nest.nested & host.kind("nvtx") & ~host.duplicate & (host.names.codes != NONE)
     if ranges.any():
-        other = (STEP, UNNUMBERED_STEP, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE_RANGE)
+        other = (STEP, UNNUMBERED_STEP, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE_RANGE, LIBRARY_CALL)
         ranges &= ~host.names.where(lambda text: any(p.search(text) for p in other))
         ranges &= ~host.domains.match(LIBRARY_DOMAIN)
-    return ranges, "nvtx"
+    chosen: Flags = ranges
+    return chosen
 
 
 def _parts(names: Names) -> Names:
@@ -96,17 +104,17 @@ def _parts(names: Names) -> Names:
     return Names(np.array([*codes, NONE], np.int32)[names.codes], list(known))
 
 
-def _number(layers: Layers, nest: Nest, parts: Names) -> None:
+def _number(layers: Layers, nest: Nest, marker: Flags, parts: Names, start: Times) -> None:
     """Number the layers, one level of depth after the other, and set those of the markers."""
-    rows = nest.order[layers.marker[nest.order]]
+    rows = nest.order[marker[nest.order]]
     code = parts.codes[rows]
-    around = take(nearest(nest.parent, layers.marker), nest.parent[rows])
+    around = nearest_of(nest.parent, marker, nest.parent[rows])
     place = np.full(len(nest.parent), NONE, np.int32)
     place[rows] = np.arange(len(rows))
     up = take(place, around)  # the marker around each, as a place in rows
     if layers.origin == "module":
         up = _adopted(up, code)
-    layers.of[rows] = _levels(layers, up, code, parts)
+    layers.of[rows] = _levels(layers, up, code, parts, start[rows])
 
 
 def _adopted(up: Rows, code: Rows) -> Rows:
@@ -128,7 +136,7 @@ def _adopted(up: Rows, code: Rows) -> Rows:
     return np.where(up == NONE, donor[code], up)
 
 
-def _levels(layers: Layers, up: Rows, code: Rows, parts: Names) -> Rows:
+def _levels(layers: Layers, up: Rows, code: Rows, parts: Names, start: Times) -> Rows:
     """The layer of each marker. Markers are one layer where both name and layer around are the same."""
     layer = np.full(len(up), NONE, np.int32)
     level = np.flatnonzero(up == NONE)
@@ -137,6 +145,7 @@ def _levels(layers: Layers, up: Rows, code: Rows, parts: Names) -> Rows:
     for depth in range(DEEPEST):
         if not len(level):
             return layer
+        level = level[np.argsort(start[level], kind="stable")]
         above = take(layer, up[level])
         key = above.astype(np.int64) * len(parts.texts) + code[level]
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
@@ -150,10 +159,11 @@ def _levels(layers: Layers, up: Rows, code: Rows, parts: Names) -> Rows:
 
 
 def _children(children: Rows, begins: Rows, level: Rows) -> Rows:
-    """The markers right inside those of a level, in order."""
+    """The markers right inside those of a level."""
     counts = begins[level + 1] - begins[level]
     shift = np.repeat(begins[level] - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
-    return np.sort(children[shift + np.arange(len(shift))])
+    right_inside: Rows = children[shift + np.arange(len(shift))]
+    return right_inside
 
 
 def _add(layers: Layers, name: str, parent: int, depth: int) -> None:
@@ -165,11 +175,12 @@ def _add(layers: Layers, name: str, parent: int, depth: int) -> None:
 
 def _inherit(layers: Layers, nest: Nest, forward: Rows, maker: Rows) -> None:
     """Layers of all events from those of the markers."""
-    known = layers.marker.copy()
-    inside = take(layers.of, nearest(nest.parent, known))
+    own, known = layers.of, layers.of != NONE
+    inside = take(own, nearest(nest.parent, known))
     for source in (forward, maker):  # an accumulation's maker is a node, so nodes come first
         rows = np.flatnonzero(source != NONE)
-        layers.of[rows] = inside[source[rows]]
-        known |= layers.of != NONE
-        inside = take(layers.of, nearest(nest.parent, known))
+        found = inside[source[rows]]
+        own[rows[found != NONE]] = found[found != NONE]
+        known = own != NONE
+        inside = take(own, nearest(nest.parent, known))
     layers.of = inside

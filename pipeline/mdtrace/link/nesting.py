@@ -18,6 +18,7 @@ Flags = NDArray[np.bool_]
 NONE = -1
 Int = TypeVar("Int", bound=np.signedinteger[Any])
 OPEN = np.iinfo(np.int64).max  # the end of what was never closed
+_CLIMB = 256  # levels to climb one by one before all rows are resolved at once
 _WORK = 32  # jumps per row after which a plain stack takes over
 
 
@@ -166,6 +167,20 @@ def nearest(parent: Rows, wanted: Flags) -> Rows:
     found = jump[:-1]
     found[found == count] = NONE
     return found
+
+
+def nearest_of(parent: Rows, wanted: Flags, rows: Rows) -> Rows:
+    """`nearest` for some rows only, NONE for the row NONE: climbs from each of them."""
+    found = rows.copy()
+    todo = np.flatnonzero(found != NONE)
+    todo = todo[~wanted[found[todo]]]
+    for _ in range(_CLIMB):
+        if not len(todo):
+            return found
+        found[todo] = parent[found[todo]]
+        todo = todo[found[todo] != NONE]
+        todo = todo[~wanted[found[todo]]]
+    return take(nearest(parent, wanted), rows)
 
 
 def _with_sentinel(parent: Rows) -> Rows:

@@ -18,7 +18,7 @@ UNNUMBERED_STEP = re.compile(r"(?i)^(?:train(?:ing)?[\s_-]*)?(?:step|iteration)$
 
 # Parts of a step as annotations and NVTX ranges name them: alone, or behind the owner's name
 # ("DistributedDataParallel.forward", "loss.backward", "Optimizer.step#SGD.step").
-_OWNER = r"^\W*(?:[\w.]+[.:/ ])?"
+_OWNER = r"^\W*(?:[\w.]+[.:/ ]\s*)?"
 _TAIL = r"(?:[\s_-]*(?:pass|step|prop|propagation))?\W*$"
 FORWARD = re.compile(rf"(?i){_OWNER}(?:forward|fwd){_TAIL}")
 BACKWARD = re.compile(rf"(?i){_OWNER}(?:backward|bwd){_TAIL}")
@@ -41,6 +41,11 @@ LIBRARY_DOMAIN = re.compile(
     r"|thrust|libcudf|cudf|rapids|dali|nvjpeg|cutensor\w*|openmp|openacc|oneapi|kokkos)\b"
 )
 
+# Calls of libraries that appear as ranges, where the file does not name their domain.
+LIBRARY_CALL = re.compile(
+    r"^(?:P?[nr]ccl[A-Z]|P?MPI_[A-Z]|cu(?:dnn|blas|sparse|solver|fft)\w*[A-Z_]|nvshmemx?_)"
+)
+
 # Ranges named like a collective. Words that mean other things too (gather, reduce, send …) count only behind
 # the name of a communication library, or alone.
 _SURE = (
@@ -50,16 +55,18 @@ _SURE = (
 _UNSURE = r"broadcast|bcast|barrier|reduce|gatherv?|scatterv?|i?send|i?recv|send[_-]?recv"
 COLLECTIVE_RANGE = re.compile(
     rf"""(?ix) ^\W*
-    (?: (?:p?nccl|p?rccl|mpi_i?|gloo[:_]|dist(?:ributed)?\.|hvd\.|horovod[._]) _? (?:{_SURE}|{_UNSURE})
+    (?: (?:p?nccl|p?rccl|p?mpi_i?|gloo[:_]|dist(?:ributed)?\.|hvd\.|horovod[._]) _? (?:{_SURE}|{_UNSURE})
       | (?:[\w.]*[.:/_ ])? (?:{_SURE}) )
     (?![a-z]) [^/]* $
     | ^\W* (?:{_UNSURE}) \W* $
     """
 )
 
-# Records that communication backends leave of their operations, and the operators around these.
-BACKEND = re.compile(r"^(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|oneccl|mccl)x?:\w")
-BESIDE_KERNELS = re.compile(r"^(?:gloo|mpi):\w")
+# Records that communication backends leave of their operations (the profiler's own "gloo:all_reduce", nsys's
+# of MPI calls), and the operators around these.
+_MPI = r"P?MPI_I?[A-Z]"
+BACKEND = re.compile(rf"^(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|oneccl|mccl)x?:\w|^{_MPI}")
+BESIDE_KERNELS = re.compile(rf"^(?:gloo|mpi):\w|^{_MPI}")
 ENCLOSING = re.compile(
     r"^(?:c10d|_c10d_functional|c10d_functional)::\w|^record_param_comms$"
     r"|^\w+::\w*(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"

@@ -12,7 +12,7 @@ from mdtrace.link.collectives import find_collectives
 from mdtrace.link.columns import HostOps, bounds, host_ops, ids, integers, names, nullable, threads
 from mdtrace.link.launches import DeviceLinks, externals, link_device_ops, link_launches
 from mdtrace.link.layers import Layers, find_layers
-from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, nearest, nest, take, with_copies
+from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, nearest_of, nest, take, with_copies
 from mdtrace.link.phases import Phase, phase_column, phases, take_phase
 from mdtrace.link.steps import Steps, find_steps, staged_steps
 from mdtrace.tables.diagnostics import Diagnostic
@@ -50,7 +50,7 @@ def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
     steps = staged_steps(staged) if staged.rows("steps") else find_steps(host, tree)
     forward = forward_of(staged, host)
     layers = find_layers(host, tree, forward)
-    phase = phases(host, tree, layers.marker & (layers.origin == "module"), forward)
+    phase = phases(host, tree, layers.begins, forward)
     del forward
     made = {"layers": layers.table(process_id)}
     if not staged.rows("steps"):
@@ -60,7 +60,7 @@ def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
     )
     linked.tables = {name: table for name, table in made.items() if len(table)}
     linked.columns["host_ops"] = _host_columns(host, tree, steps, layers, phase, process_id)
-    linked.start_ns, linked.end_ns = _bounds(staged)
+    linked.start_ns, linked.end_ns = _bounds(staged, host)
     return linked
 
 
@@ -139,21 +139,20 @@ def _device_layers(host: _Host, inner: Rows) -> Rows:
     communication = names(host.staged, "device_ops", "class").where(lambda c: c == "communication")
     kernels = np.flatnonzero(communication)
     layer = take(host.layers.of, inner)
-    accumulating = take(nearest(host.tree.parent, host.layers.accumulate), inner[kernels])
+    accumulating = nearest_of(host.tree.parent, host.layers.accumulate, inner[kernels])
     layer[kernels[accumulating != NONE]] = NONE
     return layer
 
 
-def _bounds(staged: StagedProcess) -> tuple[int | None, int | None]:
+def _bounds(staged: StagedProcess, host: HostOps) -> tuple[int | None, int | None]:
     """First start and last end of all events; of what was never closed the start counts."""
-    starts, ends = [], []
-    for table in ("host_ops", "launches", "device_ops"):
-        start, end = bounds(staged, table)
-        if len(start):
-            starts.append(int(start.min()))
-            ends.append(int(np.where(end == OPEN, start, end).max()))
+    spans = [(host.start, host.end), *(bounds(staged, table) for table in ("launches", "device_ops"))]
     if staged.rows("collectives"):
-        start = integers(staged, "collectives", "start_ns", 0)
-        starts.append(int(start.min()))
-        ends.append(int(np.maximum(start, integers(staged, "collectives", "end_ns", -OPEN)).max()))
-    return min(starts, default=None), max(ends, default=None)
+        spans.append(
+            (integers(staged, "collectives", "start_ns", 0), integers(staged, "collectives", "end_ns", OPEN))
+        )
+    starts = [int(start.min()) for start, _ in spans if len(start)]
+    lowest = np.iinfo(np.int64).min
+    ends = [int(end.max(where=end != OPEN, initial=lowest)) for _, end in spans]
+    latest = [int(start.max()) for start, _ in spans if len(start)]
+    return min(starts, default=None), max([*(e for e in ends if e != lowest), *latest], default=None)

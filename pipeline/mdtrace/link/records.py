@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from mdtrace.ingest.classify import DTYPE_BYTES, short_dtype
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps
-from mdtrace.link.nesting import NONE, Nest, Rows, nearest
+from mdtrace.link.nesting import NONE, Nest, Rows, nearest_of, take
 
 ARGUMENTS = (
     "group_name",
@@ -28,6 +28,8 @@ ARGUMENTS = (
     "payload_bytes",
 )
 
+_GROUP = ("group_name", "group_desc", "group_ranks", "group_size", "communicator", "dtype")
+
 
 @dataclass(frozen=True)
 class Records:
@@ -39,9 +41,13 @@ class Records:
 
     def around(self, nest: Nest, rows: Rows) -> Rows:
         """The host event with arguments at or around each host event, NONE where there is none."""
-        if not len(rows) or not len(self.host):
-            return np.full(len(rows), NONE, np.int64)
-        return np.append(nearest(nest.parent, self.host != NONE), NONE)[rows]
+        return nearest_of(nest.parent, self.host != NONE, rows)
+
+    def numbers(self, nest: Nest, lender: Rows) -> list[Rows]:
+        """Numbers of the lenders' records and of the next ones around them: inside the record of parameters
+        lies the backend's own, which states shapes only."""
+        outer = self.around(nest, take(nest.parent, lender))
+        return [take(self.host, lender), take(self.host, outer)]
 
 
 def read_records(staged: StagedProcess) -> Records:
@@ -59,16 +65,18 @@ def read_records(staged: StagedProcess) -> Records:
     return Records(table, found[0], found[1])
 
 
-def lent(records: Records, *numbers: Rows) -> dict[str, pa.Array]:
+def lent(records: Records, *numbers: Rows, group: Rows | None = None) -> dict[str, pa.Array]:
     """Arguments by collective: of the first record of each that states them.
 
     Args:
         numbers: numbers of records by collective, NONE for no record; those that win come first.
+        group: the same, of records that tell about group and type alone.
     """
     columns = {}
     for name in (*ARGUMENTS, "name", "point_to_point"):
         column = records.table.column(name).combine_chunks()
-        parts = [column.take(pa.array(n, pa.int64(), mask=n == NONE)) for n in numbers]
+        asked = (*numbers, group) if group is not None and name in _GROUP else numbers
+        parts = [column.take(pa.array(n, pa.int64(), mask=n == NONE)) for n in asked]
         columns[name] = _first(parts)
     return columns
 

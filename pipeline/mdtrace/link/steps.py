@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, closed, ids, integers
-from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, Times, nearest, take
+from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, Times, nearest_of
 from mdtrace.link.patterns import STEP, UNNUMBERED_STEP
 
 _PROFILER = re.compile(r"^ProfilerStep#(\d{1,18})$")
@@ -134,10 +134,9 @@ def _outermost(families: list[_Family], nest: Nest) -> list[_Family]:
     marker = np.zeros(len(nest.parent), np.bool_)
     for rows, _ in families:
         marker[rows] = True
-    around = nearest(nest.parent, marker)
     kept = []
     for rows, numbers in families:
-        inner = np.count_nonzero(take(around, nest.parent[rows]) != NONE)
+        inner = np.count_nonzero(nearest_of(nest.parent, marker, nest.parent[rows]) != NONE)
         if 2 * inner <= len(rows):
             kept.append((rows, numbers))
     return kept or families
