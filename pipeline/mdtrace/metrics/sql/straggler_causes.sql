@@ -1,12 +1,14 @@
 -- purpose: What a late rank did in its own time that the other ranks did not: where its steps spend more, compared with
 --   the median of the other ranks over the same steps. Device work by kernel; host work by the time that operators,
 --   annotations, ranges and frames spend in themselves (what runs inside them taken out), so that nothing counts twice.
+--   Waiting is no work: time inside runtime calls (which block while the device is busy) and in what names itself
+--   a wait or a collective is taken out; calls that allocate, load or free stand by themselves.
 -- grain: one row per late rank and candidate
--- reads: straggler_blame, straggler_steps, processes, device_ops, host_ops, steps
+-- reads: straggler_blame, straggler_steps, device_ops, host_ops, launches, collectives, steps, clocks
 -- filter: rank rows
 -- column: rank INTEGER rank that was late, by 3 error bars or more
--- column: place VARCHAR where the time goes: device, host
--- column: kind VARCHAR kind of work: compute, memcpy, memset, operator, annotation, python, nvtx, overhead, step
+-- column: place VARCHAR where the time goes: device, host; or before: it enters the step later than the others
+-- column: kind VARCHAR kind of work: compute, memcpy, memset, operator, annotation, python, nvtx, overhead, call, step, late start
 -- column: name VARCHAR kernel, operator, range or frame; NULL: all of the kind together
 -- column: own_ns DOUBLE [ns] time per step on this rank
 -- column: others_ns DOUBLE [ns] time per step on the other ranks, median
@@ -26,8 +28,20 @@ late AS (
 compared AS (SELECT rank, step FROM straggler_steps WHERE wanted_step(step) AND EXISTS (FROM late)),
 ranks AS (SELECT rank, count(*) AS steps FROM compared GROUP BY 1),
 inner_time AS (
-  SELECT parent_id, sum(dur_ns) AS inner_ns FROM host_ops
-  WHERE parent_id IS NOT NULL AND form = 'nested' AND NOT duplicate AND EXISTS (FROM late) GROUP BY 1
+  SELECT parent_id, sum(dur_ns) AS inner_ns
+  FROM (
+    SELECT parent_id, dur_ns FROM host_ops WHERE parent_id IS NOT NULL AND form = 'nested' AND NOT duplicate
+    UNION ALL
+    SELECT host_op_id, dur_ns FROM launches WHERE host_op_id IS NOT NULL AND NOT duplicate
+  )
+  WHERE EXISTS (FROM late) GROUP BY 1
+),
+waits AS (SELECT DISTINCT host_op_id FROM collectives WHERE host_op_id IS NOT NULL),
+entered AS (
+  SELECT s.rank, s.step, k.timeline,
+         bounded(s.start_ns) - coalesce(k.offset_ns, 0)
+           - round(coalesce(k.drift_ppb, 0) / 1e9 * (s.start_ns - coalesce(k.drift_origin_ns, 0)))::BIGINT AS start_ns
+  FROM steps AS s JOIN clocks AS k USING (process_id) JOIN compared AS c ON c.rank = s.rank AND c.step = s.step
 ),
 work AS (
   SELECT d.rank, 'device' AS place, d.class AS kind, d.name, d.dur_ns AS ns, NULL::INTEGER AS depth, d.phase
@@ -42,6 +56,17 @@ work AS (
   LEFT JOIN inner_time AS i ON i.parent_id = h.host_op_id
   LEFT JOIN steps AS s ON s.host_op_id = h.host_op_id
   WHERE h.form = 'nested' AND h.dur_ns IS NOT NULL AND NOT h.duplicate
+    AND h.host_op_id NOT IN (SELECT host_op_id FROM waits)
+    AND NOT regexp_matches(coalesce(h.name, ''),
+      '(?i)(^|[^a-z])wait|barrier|synchroni[sz]e|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|c10d|nccl|gloo')
+  UNION ALL
+  SELECT l.rank, 'host', 'call', l.name, l.dur_ns, NULL, NULL
+  FROM launches AS l JOIN compared AS c ON c.rank = l.rank AND c.step IS NOT DISTINCT FROM l.step
+  WHERE l.dur_ns IS NOT NULL AND NOT l.duplicate
+    AND NOT regexp_matches(coalesce(l.name, ''), '(?i)synchronize|memcpy|memset|launch|query|waitevent')
+  UNION ALL
+  SELECT e.rank, 'before', 'late start', NULL, e.start_ns - min(e.start_ns) OVER (PARTITION BY e.step, e.timeline), NULL, NULL
+  FROM entered AS e
 ),
 by_name AS (
   SELECT rank, place, kind, name, sum(ns) AS ns, count(*) AS count, avg(depth) AS depth, mode(phase) AS phase
@@ -49,7 +74,7 @@ by_name AS (
 ),
 summed AS (
   SELECT b.rank, b.place, b.kind, b.name, b.ns / r.steps AS ns, b.count / r.steps AS count, b.depth, b.phase
-  FROM by_name AS b JOIN ranks AS r USING (rank)
+  FROM by_name AS b JOIN ranks AS r USING (rank) WHERE b.name IS NOT NULL
   UNION ALL
   SELECT b.rank, b.place, b.kind, NULL, sum(b.ns) / any_value(r.steps), sum(b.count) / any_value(r.steps), NULL, NULL
   FROM by_name AS b JOIN ranks AS r USING (rank) GROUP BY ALL

@@ -11,7 +11,7 @@
 -- column: steps BIGINT steps compared
 -- column: worst_steps BIGINT steps in which it was late and caused more than half of the lost time
 -- column: persistent BOOLEAN causes most of the lost time in more than half of the steps and in all, by more than the error bar and 1 % of the step; NULL: cannot be said, see reason
--- column: cause VARCHAR what it does in that time: host sleep, data loading, host idle, host work, more compute, slower device, slower host, memory copies; NULL: it is not late, or the traces do not tell
+-- column: cause VARCHAR what it does in that time: host sleep, data loading, host idle, host work, more compute, slower device, slower host, memory copies, runtime call, late start; NULL: it is not late, or the traces do not tell
 -- column: evidence VARCHAR the figures behind the cause; NULL: no cause
 -- column: lost_ns BIGINT [ns] time it waited for others
 -- column: caused_ns BIGINT [ns] time that the other ranks together waited for it (rank-ns)
@@ -24,9 +24,9 @@ ranked AS (
   SELECT *, row_number() OVER (
     PARTITION BY rank
     -- Device work in excess explains a late kernel whatever the host did, and the deepest host work is the most exact.
-    ORDER BY place = 'device' AND name IS NULL DESC, excess_ns DESC, depth DESC NULLS LAST, kind, name
+    ORDER BY place = 'device' AND name IS NULL DESC, place <> 'before' DESC, excess_ns DESC, depth DESC NULLS LAST, kind, name
   ) AS place_in_list
-  FROM straggler_causes WHERE share >= 0.5 AND (name IS NOT NULL OR place = 'device')
+  FROM straggler_causes WHERE share >= 0.5 AND (name IS NOT NULL OR place <> 'host')
 ),
 top AS (SELECT * FROM ranked WHERE place_in_list = 1),
 kernels AS (
@@ -43,7 +43,9 @@ named AS (
         THEN 'data loading'
       WHEN regexp_matches(t.name, '(?i)^aten::(copy_|_to_copy|to)$|memcpy') THEN 'memory copies'
       WHEN t.kind = 'step' THEN 'host idle'
+      WHEN t.kind = 'late start' THEN 'late start'
       WHEN t.kind = 'operator' THEN 'more compute'
+      WHEN t.kind = 'call' THEN 'runtime call'
       ELSE 'host work'
     END AS cause
   FROM top AS t LEFT JOIN kernels AS k ON k.rank = t.rank AND t.place = 'device'
@@ -51,16 +53,17 @@ named AS (
 worded AS (
   SELECT rank, cause,
     CASE
+      WHEN kind = 'late start' THEN 'enters the step later than the first rank, nothing in the step itself explains it'
       WHEN kind = 'step' THEN 'time in no operator, range or frame'
       WHEN name IS NULL THEN 'device ' || kind || coalesce(' (most of it in ' || kernel || ')', '')
       ELSE kind || ' ' || name
     END
     || coalesce(' in ' || phase, '')
     || format(': {:.3f} ms a step, {:.3f} ms on the other ranks', own_ns / 1e6, others_ns / 1e6)
-    || CASE WHEN kind <> 'step' AND round(own_count, 1) <> round(others_count, 1)
+    || CASE WHEN kind NOT IN ('step', 'late start') AND round(own_count, 1) <> round(others_count, 1)
          THEN format(', {:.1f} times against {:.1f}', own_count, others_count) ELSE '' END
     || CASE WHEN cause LIKE 'slower%' THEN format(', the same work takes {:.2f} times as long', same_work_ratio) ELSE '' END
-    || format(', explains {:.0f} % of the wait', 100 * share) AS evidence
+    || format(', {:.0f} % of the wait', least(100, 100 * share)) AS evidence
   FROM named
 ),
 timelines AS (
