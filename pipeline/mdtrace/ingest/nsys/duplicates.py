@@ -8,7 +8,7 @@ import pyarrow as pa
 from mdtrace.ingest.nsys.sink import Hashes
 from mdtrace.ingest.nsys.source import Ints
 
-_AT_ONCE = 1 << 22  # hashes compared in memory together; more are taken in parts by their value
+_AT_ONCE = 1 << 21  # hashes compared in memory together; more are taken in parts by their value
 
 
 def flag_copies(folder: Path) -> int:

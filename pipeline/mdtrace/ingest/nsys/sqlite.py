@@ -15,7 +15,7 @@ from mdtrace.ingest.nsys.source import SPAN_ROWS, Columns, Span, Tally
 
 _HINT = "run: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep, and give the .sqlite file"
 _MAGIC = b"SQLite format 3\0"
-_EVERYTHING = Span(-(1 << 62), 1 << 62)  # of a table whose bounds cannot be read
+_LEAST_ROW = 6  # bytes that the smallest row takes: pointer, length, rowid, record
 _MOST_SPANS = 4096
 _LOOKUP = 20_000  # ids in one query
 
@@ -37,8 +37,8 @@ class SqliteSource:
         try:
             self.tables = self._tables()
             self._encoding = self._db().execute("PRAGMA encoding").fetchone()[0].decode()
-        except sqlite3.Error as error:
-            raise InputError(f"{label}: a damaged SQLite database ({error})", _HINT) from error
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{label}: a damaged SQLite database", _HINT) from error
 
     def _db(self) -> sqlite3.Connection:
         """The calling thread's connection; all text comes as bytes."""
@@ -48,6 +48,8 @@ class SqliteSource:
             db.text_factory = bytes
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA cell_size_check = ON")
+            if self.truncated:
+                db.execute(sqlite_arrow.READ_SHORTER)
             self._local.db = db
         return db
 
@@ -68,18 +70,24 @@ class SqliteSource:
         return tuple(r[1].decode("utf-8", "replace") for r in rows)
 
     def spans(self, table: str) -> list[Span]:
-        try:
-            low = self._bound(table, "min")
-            high = self._bound(table, "max")
-        except sqlite3.DatabaseError:
-            return [_EVERYTHING]
-        if low is None or high is None:
+        whole = self._whole(table)
+        if whole is None:
             return []
-        step = max(SPAN_ROWS, -(-(high - low + 1) // _MOST_SPANS))
-        return [Span(first, min(first + step - 1, high)) for first in range(low, high + 1, step)]
+        step = max(SPAN_ROWS, -(-(whole.last - whole.first + 1) // _MOST_SPANS))
+        firsts = range(whole.first, whole.last + 1, step)
+        return [Span(first, min(first + step - 1, whole.last)) for first in firsts]
 
-    def _bound(self, table: str, which: str) -> int | None:
-        row = self._db().execute(f"SELECT {which}(rowid) FROM {_quoted(table)}").fetchone()
+    def _whole(self, table: str) -> Span | None:
+        """From the first to the last rowid. A bound that cannot be read is put where no row lies beyond."""
+        low = self._bound(table, "min", 1)
+        high = self._bound(table, "max", (low or 1) + self.size_bytes // _LEAST_ROW)
+        return None if low is None or high is None else Span(low, high)
+
+    def _bound(self, table: str, which: str, unreadable: int) -> int | None:
+        try:
+            row = self._db().execute(f"SELECT {which}(rowid) FROM {_quoted(table)}").fetchone()
+        except sqlite3.DatabaseError:
+            return unreadable
         return None if row[0] is None else int(row[0])
 
     def _present(self, table: str, columns: Columns) -> Columns:
@@ -90,12 +98,13 @@ class SqliteSource:
         present = self._present(table, columns)
         done = 0
         try:
-            for batch in sqlite_arrow.read(self.uri, _quoted(table), present, span):
+            fast = sqlite_arrow.read(self.uri, _quoted(table), present, span, shorter=self.truncated)
+            for batch in fast:
                 done += batch.num_rows
                 yield sqlite_arrow.cleaned(batch, present, tally, self._encoding)
             return
         except sqlite_arrow.ReadError:
-            tally.add("damaged_pages")
+            pass  # the slow way counts the damage
         rest = sqlite_salvage.read(self._db(), _quoted(table), present, span, tally, done)
         for batch in rest:
             yield sqlite_arrow.cleaned(batch, present, tally, self._encoding)
@@ -109,9 +118,12 @@ class SqliteSource:
     ) -> list[dict[str, Any]]:
         if table not in self.tables or (where and where[0] not in self.tables[table]):
             return []
+        whole = self._whole(table)
+        if whole is None:
+            return []
         present = self._present(table, columns)
         filters = "" if where is None else f"{_quoted(where[0])} IN ({', '.join(map(str, where[1]))})"
-        batches = sqlite_salvage.read(self._db(), _quoted(table), present, _EVERYTHING, tally, 0, filters)
+        batches = sqlite_salvage.read(self._db(), _quoted(table), present, whole, tally, 0, filters)
         found: list[dict[str, Any]] = []
         for batch in batches:
             found += sqlite_arrow.cleaned(batch, present, tally, self._encoding).to_pylist()
@@ -121,7 +133,8 @@ class SqliteSource:
         try:
             return int(self._db().execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])
         except sqlite3.DatabaseError:
-            batches = sqlite_salvage.read(self._db(), _quoted(table), {}, _EVERYTHING, tally, 0)
+            whole = self._whole(table) or Span(0, 0)
+            batches = sqlite_salvage.read(self._db(), _quoted(table), {}, whole, tally, 0)
             return sum(b.num_rows for b in batches)
 
     def names(self, ids: Sequence[int]) -> dict[int, str]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from mdtrace.ingest.nsys.source import BATCH_ROWS, Columns, Kind, Span, Tally
 
 ReadError = adbc.Error
+READ_SHORTER = "PRAGMA writable_schema = ON"  # else SQLite refuses a file shorter than its header says
 
 _MARK = -(1 << 63)  # stands for "another type" until it is counted; as text: one byte that UTF-8 cannot have
 _MARK_SQL = "-9223372036854775807-1"
@@ -45,11 +46,14 @@ def guarded(name: str, kind: Kind) -> str:
     return f"CASE WHEN typeof({column}) IN ('text', 'blob') THEN CAST({column} AS BLOB) END"
 
 
-def read(uri: str, table: str, columns: Columns, span: Span) -> Iterator[pa.RecordBatch]:
+def read(
+    uri: str, table: str, columns: Columns, span: Span, *, shorter: bool = False
+) -> Iterator[pa.RecordBatch]:
     """The rows of a span in rowid order, as stored; `cleaned` must see them next.
 
     Args:
         table: its name, quoted.
+        shorter: the file is shorter than its header says.
 
     Raises:
         ReadError: a page of the table is damaged. Batches before it have come.
@@ -61,6 +65,8 @@ def read(uri: str, table: str, columns: Columns, span: Span) -> Iterator[pa.Reco
         f" WHERE rowid BETWEEN {span.first} AND {span.last}"
     )
     with adbc.connect(uri) as connection, connection.cursor() as cursor:
+        if shorter:
+            cursor.execute(READ_SHORTER)
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
         cursor.execute(query)
         skip = 1

@@ -14,6 +14,7 @@ from mdtrace.ingest.nsys.source import BATCH_ROWS, Columns, Span, Tally
 from mdtrace.ingest.nsys.sqlite_arrow import from_rows, guarded
 
 _MOST_GAPS = 10_000  # holes in one span before the rest is given up
+_LONGEST_STEP = 4096  # rows: good stretches shorter than this may be stepped over
 
 
 def read(
@@ -57,7 +58,12 @@ def _rows(db: sqlite3.Connection, query: str, span: Span, tally: Tally) -> Itera
             return
         except sqlite3.DatabaseError:
             tally.add("damaged_pages")
-        found = _next_readable(db, f"{query} LIMIT 1", first, span.last)
+        # Python's cursor steps ahead: it fails before it hands over the last row that is good.
+        last_good = _one(db, query, first, span.last)
+        if last_good is not None:
+            first = last_good[0] + 1
+            yield last_good
+        found = _next_readable(db, query, first, span.last)
         if found is None:
             return
         first = found
@@ -65,12 +71,12 @@ def _rows(db: sqlite3.Connection, query: str, span: Span, tally: Tally) -> Itera
 
 def _next_readable(db: sqlite3.Connection, query: str, bad: int, last: int) -> int | None:
     """The first rowid after the unreadable `bad` from which a row can be read; None at the end."""
-    step = 1
-    while not _readable(db, query, bad + step, last):
-        if bad + step > last:
+    low, high, step = bad, bad + 1, 1  # low cannot be read from; high is tried
+    while not _readable(db, query, high, last):
+        if high > last:
             return None
-        step *= 2
-    low, high = bad + step // 2, bad + step  # low cannot be read from, high can
+        step = min(2 * step, _LONGEST_STEP)
+        low, high = high, high + step
     while high - low > 1:
         middle = (low + high) // 2
         if _readable(db, query, middle, last):
@@ -82,7 +88,15 @@ def _next_readable(db: sqlite3.Connection, query: str, bad: int, last: int) -> i
 
 def _readable(db: sqlite3.Connection, query: str, first: int, last: int) -> bool:
     try:
-        db.execute(query, (first, last)).fetchone()
+        db.execute(f"{query} LIMIT 1", (first, last)).fetchone()
     except sqlite3.DatabaseError:
         return False
     return True
+
+
+def _one(db: sqlite3.Connection, query: str, first: int, last: int) -> Any:
+    """The next row, None if it cannot be read."""
+    try:
+        return db.execute(f"{query} LIMIT 1", (first, last)).fetchone()
+    except sqlite3.DatabaseError:
+        return None
