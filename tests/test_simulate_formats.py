@@ -165,7 +165,8 @@ def test_nsys_correlations_are_unique_in_a_process_only(made: Job, reports: list
 def test_nsys_names_ranks_devices_and_host(reports: list[Path]) -> None:
     environment = query(
         reports[1],
-        "SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%:ENVIRONMENT_VARIABLE' AND value LIKE 'RANK=%'",
+        "SELECT value FROM META_DATA_CAPTURE "
+        "WHERE name LIKE '%:ENVIRONMENT_VARIABLE' AND value LIKE 'RANK=%'",
     )
     assert [value for (value,) in environment] == [f'RANK="{rank}"' for rank in (4, 5, 6, 7)]
     assert query(reports[1], "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'") == [

@@ -41,6 +41,7 @@ def _write(job: Job, path: Path, places: list[Place], secrets: bool) -> Path:
     strings = Strings()
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
         for table, columns in TABLES.items():
             database.execute(f"CREATE TABLE {table} ({columns})")
         database.execute("BEGIN")
