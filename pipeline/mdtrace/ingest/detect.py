@@ -171,6 +171,8 @@ def _database(path: Path) -> str:
     try:
         connection = sqlite3.connect(uri, uri=True)
         try:
+            # Else SQLite refuses a file that was cut off; the reader takes what is there. Nothing is written.
+            connection.execute("PRAGMA writable_schema = ON")
             rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
             names = [str(name) for (name,) in rows]
         finally:
