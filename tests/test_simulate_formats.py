@@ -3,6 +3,7 @@
 import gzip
 import json
 import sqlite3
+import struct
 from collections import Counter
 from contextlib import closing
 from decimal import Decimal
@@ -193,7 +194,43 @@ def test_nsys_ranges_are_steps_layers_operators_and_nccl(made: Job, reports: lis
     assert first == "aten::addmm, seq = 1, op_id = 14, sizes = [[4096], [8192, 1024], [1024, 4096], [], []]"
     nccl = Counter(name for name, domain in rows if domain == 1)
     own = Counter(c["kind"] for c in made.truth["collectives"])
-    assert nccl == {"ncclBroadcast": own["broadcast"], "ncclAllReduce": own["all_reduce"]}
+    assert nccl == {
+        "ncclCommInitRank": 1,
+        "ncclBroadcast": own["broadcast"],
+        "ncclAllReduce": own["all_reduce"],
+    }
+
+
+def nccl_payloads(path: Path, process: int) -> list[bytes]:
+    sql = f"""SELECT binaryData FROM NVTX_EVENTS WHERE binaryData IS NOT NULL
+    AND globalTid >> 24 & 16777215 = {process} ORDER BY rowid"""
+    return [payload for (payload,) in query(path, sql)]
+
+
+def test_nsys_payloads_say_communicator_and_bytes(made: Job, reports: list[Path]) -> None:
+    """32 bytes of header, then communicator and bytes; of the first: communicator, size and rank."""
+    first, *calls = nccl_payloads(reports[1], 4107)
+    communicator = made.collectives[0].group.communicator
+    assert struct.unpack_from("<Qii", first, 32) == (communicator, 8, 5)
+    found = [struct.unpack_from("<QQ", payload, 32) for payload in calls]
+    assert found == [(communicator, c["payload_bytes"]) for c in made.truth["collectives"]]
+    headers = {struct.unpack_from("<QQQQ", payload) for payload in calls}
+    assert {(domain, size, whole) for domain, _, size, whole in headers} == {(1, 24, 56)}
+
+
+def test_nsys_payloads_of_one_rank_s_share(tmp_path: Path) -> None:
+    """NCCL counts what one rank sends (all-gather) or gets (reduce-scatter)."""
+    sharded = job(Config(layers=2, steps=1, strategy="fsdp", startup=False))
+    path = write_nsys(sharded, tmp_path)[0]
+    sizes = [struct.unpack_from("<Q", payload, 40)[0] for payload in nccl_payloads(path, 4100)[1:]]
+    assert sizes == [c["elements"] // 8 * 2 for c in sharded.truth["collectives"]]
+
+
+def test_nsys_without_payloads_has_no_tables_for_them(made: Job, tmp_path: Path) -> None:
+    path = write_nsys(made, tmp_path, payloads=False)[0]
+    tables = [name for (name,) in query(path, "SELECT name FROM sqlite_master")]
+    assert not [name for name in tables if "PAYLOAD" in name]
+    assert nccl_payloads(path, 4100) == []
 
 
 def test_nsys_one_report_per_rank(made: Job, tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 import re
 from typing import Any
 
-from simulate.collectives import WORDINGS, role
 from simulate.events import HostOp, Task, Thread
 from simulate.job import Job
+from simulate.nsys_nccl import DOMAIN, call_name, call_payload, init_payload
 from simulate.nsys_schema import API_NAMES, COPY_KINDS, DOMAIN_CREATE, PUSH_POP, SYNC_TYPES
 from simulate.placement import Place
 
 VM = 0x1_0000_0000_0000  # what every serialised id of this machine starts with
-NCCL_DOMAIN = 1
 DEVICE, CONTEXT = 0, 1
 
 Row = tuple[Any, ...]
@@ -32,12 +31,13 @@ class Strings:
 class Process:
     """One rank's process. Times count from the start of the session."""
 
-    def __init__(self, job: Job, place: Place, session: int, strings: Strings) -> None:
+    def __init__(self, job: Job, place: Place, session: int, strings: Strings, payloads: bool) -> None:
         self.job = job
         self.place = place
         self.trace = job.ranks[place.rank]
         self.session = session
         self.strings = strings
+        self.payloads = payloads
         self.global_pid = VM | place.pid << 24
 
     def tables(self) -> dict[str, list[Row]]:
@@ -108,37 +108,47 @@ class Process:
         ]
 
     def _nvtx(self) -> list[Row]:
-        first = self._time(self.trace.host_ops[0].start)
-        domain = self._range(first - 1_000, None, DOMAIN_CREATE, self._thread("main"), "NCCL", NCCL_DOMAIN)
-        rows = [domain]
+        rows = self._communicators()
         for op in self.trace.host_ops:
             if op.kind != "python":
                 rows.append(self._host_op(op))
             if op.collective is not None:
-                start, end = (self._time(at) for at in op.collective.called)
-                name = WORDINGS[role(op.collective)].function
-                thread = self._thread(op.thread)
-                rows.append(self._range(start, end, PUSH_POP, thread, name, NCCL_DOMAIN, registered=True))
+                when = self._time(op.collective.called[0]), self._time(op.collective.called[1])
+                payload = call_payload(op.collective)
+                rows.append(self._nccl(when, self._thread(op.thread), call_name(op.collective), payload))
         return rows
+
+    def _communicators(self) -> list[Row]:
+        """NCCL's domain, then each communicator as the process enters it, before anything else."""
+        at = self._time(self.trace.host_ops[0].start) - 100_000
+        main = self._thread("main")
+        rows = [self._range((at, None), main, "NCCL", DOMAIN, DOMAIN_CREATE)]
+        for number, group in enumerate(self.place.groups):
+            when = at + 1_000 + 20_000 * number, at + 20_000 + 20_000 * number
+            rows.append(self._nccl(when, main, "ncclCommInitRank", init_payload(group, self.place.rank)))
+        return rows
+
+    def _nccl(self, when: tuple[int, int], thread: int, name: str, payload: bytes) -> Row:
+        row = self._range(when, thread, name, DOMAIN, registered=True)
+        return (*row[:-1], payload) if self.payloads else row
 
     def _host_op(self, op: HostOp) -> Row:
         """Operators carry what emit_nvtx says; steps and modules are registered strings."""
-        start, end = self._time(op.start), self._time(op.end)
+        when = self._time(op.start), self._time(op.end)
         registered = op.kind in ("step", "module")
-        return self._range(start, end, PUSH_POP, self._thread(op.thread), nvtx_text(op), 0, registered)
+        return self._range(when, self._thread(op.thread), nvtx_text(op), 0, registered=registered)
 
     def _range(
         self,
-        start: int,
-        end: int | None,
-        event_type: int,
+        when: tuple[int, int | None],
         thread: int,
         name: str,
         domain: int,
+        event_type: int = PUSH_POP,
         registered: bool = False,
     ) -> Row:
         text, number = (None, self.strings.number(name)) if registered else (name, None)
-        head = (start, end, event_type, None, None, None, text, thread, None, number, domain)
+        head = (*when, event_type, None, None, None, text, thread, None, number, domain)
         return (*head, *(None,) * 9)
 
 
