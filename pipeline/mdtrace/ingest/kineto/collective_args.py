@@ -6,6 +6,7 @@ are looked up in the document's process groups once the whole file is read (see 
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +49,7 @@ def comm_records(
     Args:
         labels: the events' names, for what their arguments do not say.
     """
-    shapes = [_shape(a) for a in args]
+    shapes = [_shape(bytes(a.input_dims), bytes(a.input_types)) for a in args]
     recorded = [a.name if isinstance(a.name, str) else None for a in args]
     kinds = [collective_kind(name or label or "") for name, label in zip(recorded, labels, strict=True)]
     dtypes = [short_dtype(a.dtype) if isinstance(a.dtype, str) else None for a in args]
@@ -73,7 +74,8 @@ def comm_records(
 
 
 def _label(value: Any) -> str | None:
-    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
+    given = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+    return str(value) if given else None
 
 
 def _communicator(args: CommArgs) -> str | None:
@@ -100,13 +102,19 @@ def _peer(kind: str, args: CommArgs) -> Any:
     return args.source_rank if kind != "send" and as_int(args.target_rank) in (None, -1) else args.target_rank
 
 
-def _shape(args: CommArgs) -> tuple[str | None, int | None]:
+@lru_cache(maxsize=4096)
+def _shape(input_dims: bytes, input_types: bytes) -> tuple[str | None, int | None]:
     """Element type and number of elements, summed over the tensors that an event lists as inputs."""
-    dims, types = decode_lenient(args.input_dims), decode_lenient(args.input_types)
+    dims, types = decode_lenient(input_dims), decode_lenient(input_types)
     if not isinstance(dims, list) or not isinstance(types, list):
         return None, None
     texts = [t if isinstance(t, str) else "" for t in types]
-    tensors = [(t, d) for t, d in zip(texts, dims, strict=False) if t in _LISTS or short_dtype(t)]
+    # Types of tensors are named as in C++ (float, c10::Half), those of scalars Int, Double, Scalar.
+    tensors = [
+        (t, d)
+        for t, d in zip(texts, dims, strict=False)
+        if t in _LISTS or (t[:1].islower() and short_dtype(t))
+    ]
     counts = [_elements(d) for _, d in tensors]
     dtypes = {short_dtype(t) for t, _ in tensors if t not in _LISTS}
     if not tensors or None in counts or len(dtypes) > 1:
@@ -125,14 +133,13 @@ def _elements(dims: Any) -> int | None:
     return None if any(s is None or s < 0 for s in sizes) else math.prod(s for s in sizes if s is not None)
 
 
-def complete(
-    records: pa.RecordBatch, groups: Mapping[str, Group], world_size: int | None
-) -> pa.RecordBatch:
+def complete(records: pa.RecordBatch, groups: Mapping[str, Group], world_size: int | None) -> pa.RecordBatch:
     """Records with the members of their groups, as far as the document knows them.
 
     A record that names no group is given the job's only one; a group as large as the job has all ranks.
     """
     only = next(iter(groups.values())) if len(groups) == 1 else None
+    everyone = list(range(world_size)) if world_size and 1 < world_size <= _LARGEST else None
     rows = records.to_pylist()
     for row in rows:
         group = groups.get(row["group_name"] or "")
@@ -141,6 +148,6 @@ def complete(
             row.update(group_name=only.name, group_desc=only.desc, group_size=only.size)
         if row["group_ranks"] is None and group and group.ranks and row["group_size"] == len(group.ranks):
             row["group_ranks"] = group.ranks
-        if row["group_ranks"] is None and row["group_size"] == world_size and 1 < (world_size or 0) <= _LARGEST:
-            row["group_ranks"] = list(range(world_size or 0))
+        if row["group_ranks"] is None and everyone and row["group_size"] == len(everyone):
+            row["group_ranks"] = everyone
     return pa.RecordBatch.from_pylist(rows, records.schema)

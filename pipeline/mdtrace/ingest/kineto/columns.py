@@ -61,11 +61,12 @@ def unsigned(values: Sequence[Any], make: Callable[[Sequence[Any]], pa.Array] = 
 
 def floats(values: Sequence[Any]) -> pa.Array:
     """float64 array; what is no finite number becomes NULL."""
-    finite = [
-        float(v) if isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e300 else None
-        for v in values
-    ]
-    return pa.array(finite, pa.float64())
+    try:
+        array = pa.array(values, pa.float64())
+    except _REFUSED:
+        plain = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values]
+        array = pa.array([None if v is None or abs(v) > 1e300 else float(v) for v in plain], pa.float64())
+    return pc.if_else(pc.is_finite(array), array, pa.scalar(None, pa.float64()))
 
 
 def first_given(values: Sequence[Any], otherwise: Sequence[Any]) -> Sequence[Any]:
@@ -92,6 +93,8 @@ def _text(value: Any) -> str | None:
 def json_text(raws: Sequence[Raw]) -> pa.Array:
     """JSON values as text arrays, whitespace as in the file; missing and null are NULL."""
     text = b"\0".join(raws) + b"\0"
+    if len(text) == len(raws):
+        return pa.nulls(len(raws), pa.string())
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0)
     if len(ends) != len(raws) or b"null" in text:
         return pa.array([_json(bytes(r)) for r in raws], pa.string())
@@ -119,11 +122,11 @@ def thread_ids(values: Sequence[Any]) -> pa.Array:
 
 
 def thread_id(value: Any) -> int | None:
-    """A thread's number: the last number in a text, else 2^40 + the CRC-32 of the text, which stays the
+    """A thread's number: the first number in a text, else 2^40 + the CRC-32 of the text, which stays the
     same in every file. None for what is neither number nor text."""
     if isinstance(value, str) and value:
-        digits = re.findall(r"\d{1,18}", value, re.ASCII)
-        return int(digits[-1]) if digits else TEXT_THREADS + zlib.crc32(value.encode("utf-8", "replace"))
+        digits = re.search(r"\d{1,18}", value, re.ASCII)
+        return int(digits[0]) if digits else TEXT_THREADS + zlib.crc32(value.encode("utf-8", "replace"))
     return as_int(value)
 
 
@@ -137,12 +140,12 @@ def stream_id(value: Any) -> int | None:
 
 def triples(values: Sequence[Any]) -> list[pa.Array | None]:
     """Lists of three numbers (grid, block) → an int32 array for each of the three; None: all NULL."""
-    given = [isinstance(v, list) and len(v) == 3 for v in values]
-    if not any(given):
+    given = [v for v in values if v.__class__ is list and len(v) == 3]
+    if not given:
         return [None, None, None]
-    rows = np.flatnonzero(np.array(given))
-    flat = small(list(chain.from_iterable([values[i] for i in rows])))
-    where = np.full(len(values), -1, np.int64)
-    where[rows] = np.arange(len(rows)) * 3
-    indices = [pa.array(where + i, mask=where < 0) for i in range(3)]
-    return [flat.take(i) for i in indices]
+    flat = small(list(chain.from_iterable(given)))
+    if len(given) == len(values):
+        return [flat.take(pa.array(np.arange(i, len(flat), 3))) for i in range(3)]
+    known = np.array([v.__class__ is list and len(v) == 3 for v in values])
+    where = np.where(known, np.cumsum(known) * 3 - 3, 0)
+    return [flat.take(pa.array(where + i, mask=~known)) for i in range(3)]

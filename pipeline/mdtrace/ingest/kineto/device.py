@@ -44,7 +44,7 @@ def device_ops(events: Sequence[Event], kinds: Sequence[str], args: Sequence[Dev
         "kind": kind,
         "class": _classes(kind, labels),
         "name": labels,
-        "correlation": integers([a.correlation or None for a in args]),
+        "correlation": integers([a.correlation for a in args]),
         "external_id": integers(
             first_given([a.external_id for a in args], [a.old_external_id for a in args])
         ),

@@ -49,9 +49,7 @@ def _copies(staged: StagedProcess, table: str, columns: list[str]) -> NDArray[np
     return _repeated(staged, table, rows) if len(rows) else rows
 
 
-def _alike(
-    staged: StagedProcess, table: str, columns: list[str], part: int, parts: int
-) -> NDArray[np.int64]:
+def _alike(staged: StagedProcess, table: str, columns: list[str], part: int, parts: int) -> NDArray[np.int64]:
     """Rows whose hash another row has too; of the hashes that fall to one of several parts."""
     hashes, rows = [], []
     for first, batch in _numbered(staged, table, columns):
@@ -91,8 +89,8 @@ def _repeated(staged: StagedProcess, table: str, rows: NDArray[np.int64]) -> NDA
         if low < high:
             parts.append(batch.take(pa.array(rows[low:high] - first)))
     some = pa.Table.from_batches(parts)
-    grouped = some.append_column("row", pa.array(rows)).group_by(some.column_names).aggregate([("row", "min")])
-    firsts = grouped.column("row_min").to_numpy()
+    numbered = some.append_column("row", pa.array(rows))
+    firsts = numbered.group_by(some.column_names).aggregate([("row", "min")]).column("row_min").to_numpy()
     return rows[~np.isin(rows, firsts)]
 
 

@@ -54,7 +54,5 @@ def _gaps(source: Source, account: Account) -> Iterator[Diagnostic]:
         yield source.diagnostic("no_kernels")
     if not tally["host_ops"]:
         yield source.diagnostic("no_host_ops")
-    if tally["kernels"] and not tally["launches"]:
-        yield source.diagnostic("no_launches")
     if tally["operators"] and not tally["shapes"]:
         yield source.diagnostic("no_shapes")

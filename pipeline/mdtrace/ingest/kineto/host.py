@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,8 +20,9 @@ from mdtrace.ingest.kineto.events import Event, HostArgs, LaunchArgs, MemoryArgs
 
 Columns = dict[str, Any]
 
-_KINDS = ["operator", "annotation", "python", "overhead"]
-_FORMS = pa.array(["nested", "async"])
+_KINDS = pa.array(["operator", "annotation", "python", "overhead"])
+_CODES = {kind: code for code, kind in enumerate(_KINDS.to_pylist())}
+_FORMS = pa.array(["nested", "nested", "nested", "async"])  # by kind
 _CPU = 0  # c10::DeviceType, as memory marks write it
 
 
@@ -31,11 +31,11 @@ def host_ops(events: Sequence[Event], kinds: Sequence[str], args: Sequence[HostA
 
     The profiler's own overhead (buffer requests, flushes) may cross operators: its form is async.
     """
-    codes = np.array([_KINDS.index(k) for k in kinds], np.int8)
+    codes = pa.array([_CODES[k] for k in kinds], pa.int8())
     return {
         "thread_id": thread_ids([e.tid for e in events]),
-        "kind": pa.array(_KINDS).take(pa.array(codes)),
-        "form": _FORMS.take(pa.array((codes == _KINDS.index("overhead")).astype(np.int8))),
+        "kind": _KINDS.take(codes),
+        "form": _FORMS.take(codes),
         "name": names([e.name for e in events]),
         "sequence": unsigned([a.sequence for a in args]),
         "forward_thread_id": _forward_threads(args),
@@ -69,12 +69,12 @@ def _forward_threads(args: Sequence[HostArgs]) -> pa.Array:
 
 
 def launches(events: Sequence[Event], apis: Sequence[str], args: Sequence[LaunchArgs]) -> Columns:
-    """Columns of launches but for the times. Correlation 0 means none."""
+    """Columns of launches but for the times."""
     return {
         "thread_id": thread_ids([e.tid for e in events]),
         "api": pa.array(apis, pa.string()),
         "name": names([e.name for e in events]),
-        "correlation": integers([a.correlation or None for a in args]),
+        "correlation": integers([a.correlation for a in args]),
         "external_id": _external_ids(args),
     }
 
@@ -85,10 +85,10 @@ def memory_marks(events: Sequence[Event], args: Sequence[MemoryArgs]) -> Columns
     return {
         "device_id": unsigned(devices, small),
         "thread_id": thread_ids([e.tid for e in events]),
-        "kind": pa.array(["memory"]).take(pa.array(np.zeros(len(events), np.int8))),
+        "kind": pa.repeat("memory", len(events)),
         "name": names([e.name for e in events]),
         "value": floats([a.bytes for a in args]),
-        "unit": pa.array(["byte"]).take(pa.array(np.zeros(len(events), np.int8))),
+        "unit": pa.repeat("byte", len(events)),
         "address": integers([a.address for a in args]),
         "allocated_bytes": integers([a.allocated for a in args]),
         "reserved_bytes": integers([a.reserved for a in args]),

@@ -39,7 +39,7 @@ class Metadata:
 
 
 def metadata(document: Mapping[str, Any]) -> Metadata:
-    """Facts of a trace document's keys, in whatever order they stood; a key of the wrong type says nothing."""
+    """Facts of a trace document's keys; one of the wrong type says nothing."""
     job = document.get("distributedInfo")
     job = job if isinstance(job, dict) else {}
     base = as_int(document.get("baseTimeNanoseconds"))

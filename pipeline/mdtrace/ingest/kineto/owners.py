@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mdtrace.ingest.kineto.segment import DEVICE, OWNED, UNOWNED
+from mdtrace.ingest.kineto.parts import DEVICE, DEVICES, OWNED, UNOWNED
 from mdtrace.ingest.stage import Stage, StagedProcess
 
 Ints = NDArray[np.int64]
@@ -73,7 +73,7 @@ class _Calls:
         if not len(self.correlation):
             return np.zeros(len(activity.start), np.bool_), np.zeros(len(activity.start), np.int64)
         at = np.searchsorted(self.correlation, activity.correlation, side="right") - 1
-        mine = (activity.correlation > 0) & (self.correlation[at] == activity.correlation)
+        mine = (activity.correlation != _NOBODY) & (self.correlation[at] == activity.correlation)
         return mine, activity.start - self.start[at]
 
 
@@ -114,7 +114,7 @@ def _move(folder: Path, keys: Ints) -> None:
     """Write the device rows again, range by range, under the given keys."""
     seen = 0
     for path in sorted(folder.glob(f"[0-9]*/{DEVICE}-device_ops.arrow")):
-        stage = Stage(folder, OWNED + int(path.parent.name))
+        stage = Stage(folder, int(path.parent.name) - DEVICES + OWNED)
         first = seen
         with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as reader:
             for i in range(reader.num_record_batches):

@@ -15,16 +15,9 @@ from mdtrace.ingest.kineto.duplicates import flag_duplicates
 from mdtrace.ingest.kineto.findings import diagnostics
 from mdtrace.ingest.kineto.metadata import Metadata, metadata
 from mdtrace.ingest.kineto.owners import assign_device_rows
+from mdtrace.ingest.kineto.parts import DEVICE, MOST_RANGES, NO_PID, UNOWNED, Range, Segment
 from mdtrace.ingest.kineto.rewrite import rewrite, shift_times
-from mdtrace.ingest.kineto.segment import (
-    DEVICE,
-    MOST_RANGES,
-    NO_PID,
-    UNOWNED,
-    Range,
-    Segment,
-    read_range,
-)
+from mdtrace.ingest.kineto.segment import read_range
 from mdtrace.ingest.pool import Pool
 
 SMALLEST_RANGE = 16 << 20  # bytes of text that are worth a task of their own

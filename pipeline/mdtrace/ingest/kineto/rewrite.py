@@ -19,10 +19,13 @@ def rewrite(
     """
     for path in staged_files(folder, table, key):
         fresh = path.with_suffix(".new")
-        with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as reader:
-            with pa.ipc.new_file(str(fresh), reader.schema) as writer:
-                for i in range(reader.num_record_batches):
-                    writer.write_batch(change(reader.get_batch(i)))
+        with (
+            pa.OSFile(str(path)) as source,
+            pa.ipc.open_file(source) as reader,
+            pa.ipc.new_file(str(fresh), reader.schema) as writer,
+        ):
+            for i in range(reader.num_record_batches):
+                writer.write_batch(change(reader.get_batch(i)))
         fresh.replace(path)
 
 
