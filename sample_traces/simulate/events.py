@@ -35,7 +35,11 @@ class HostOp:
 
 @dataclass(slots=True)
 class Launch:
-    """A call of the CUDA runtime."""
+    """A call of the CUDA runtime.
+
+    Attributes:
+        op: the innermost operator, annotation or step around it.
+    """
 
     name: str
     thread: Thread
@@ -44,6 +48,14 @@ class Launch:
     correlation: int
     op: HostOp | None
     step: int | None
+
+    @property
+    def operator(self) -> HostOp | None:
+        """The innermost operator around it: the profiler names no annotation here."""
+        op = self.op
+        while op is not None and op.kind != "operator":
+            op = op.parent
+        return op
 
 
 @dataclass(slots=True)

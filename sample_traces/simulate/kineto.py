@@ -160,7 +160,8 @@ class _RankWriter:
             yield self._launch(launch)
 
     def _launch(self, launch: Launch) -> str:
-        args: Args = {} if launch.op is None else {"External id": launch.op.external_id}
+        operator = launch.operator
+        args: Args = {} if operator is None else {"External id": operator.external_id}
         args |= {"cbid": CBIDS[launch.name], "correlation": launch.correlation}
         when = (launch.start, launch.end)
         return self.text.complete("cuda_runtime", launch.name, self._thread(launch), when, args)

@@ -34,7 +34,8 @@ def operator_args(op: HostOp) -> Args:
 
 
 def device_args(task: Task, sm_count: int) -> Args:
-    args: Args = {} if task.launch.op is None else {"External id": task.launch.op.external_id}
+    operator = task.launch.operator
+    args: Args = {} if operator is None else {"External id": operator.external_id}
     if task.kind == "kernel":
         args["queued"] = 0
     args |= {"device": 0, "context": 1, "stream": task.stream, "correlation": task.launch.correlation}
