@@ -23,12 +23,12 @@ WITH sums AS (
         grouping(step) = 1 AS whole,
         step,
         min(start_ns) AS start_ns,
-        sum(clip_time(process_id, start_ns + compute_ns) - clip_time(process_id, start_ns))::BIGINT AS compute,
-        sum(clip_time(process_id, start_ns + comm_ns) - clip_time(process_id, start_ns))::BIGINT AS comm,
+        sum(clipped_ns(process_id, start_ns, compute_ns))::BIGINT AS compute,
+        sum(clipped_ns(process_id, start_ns, comm_ns))::BIGINT AS comm,
         sum(
-            clip_time(process_id, start_ns + greatest(compute_ns, comm_ns)) - clip_time(process_id, start_ns)
+            clipped_ns(process_id, start_ns, greatest(compute_ns, comm_ns))
         )::BIGINT AS busy,
-        sum(clip_time(process_id, next_ns) - clip_time(process_id, start_ns))::BIGINT AS span
+        sum(clipped_ns(process_id, start_ns, next_ns - start_ns))::BIGINT AS span
     FROM host_segments
     GROUP BY GROUPING SETS ((process_id), (process_id, step))
 ),

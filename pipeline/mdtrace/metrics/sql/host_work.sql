@@ -7,6 +7,7 @@
 -- column: process_id INTEGER Capture.
 -- column: rank INTEGER Rank of the capture; NULL: unknown
 -- column: class VARCHAR compute or communication.
+-- column: step BIGINT Step in which it started; NULL: outside every step, or no steps
 -- column: layer_id BIGINT Layer of the operator; of a record, of its event; NULL: no layer is known
 -- column: start_ns BIGINT [ns] Start.
 -- column: end_ns BIGINT [ns] End.
@@ -17,6 +18,7 @@ WITH operators AS (
         rank,
         thread_id,
         depth,
+        step,
         layer_id,
         bounded(start_ns) AS start_ns,
         bounded(bounded(start_ns) + bounded(greatest(dur_ns, 0))) AS end_ns,
@@ -44,6 +46,7 @@ records AS (
     SELECT
         collectives.process_id,
         collectives.rank,
+        collectives.step,
         host_ops.layer_id,
         bounded(collectives.start_ns) AS start_ns,
         greatest(bounded(collectives.start_ns), bounded(collectives.end_ns)) AS end_ns
@@ -53,9 +56,9 @@ records AS (
     WHERE collectives.evidence IN ('host record', 'timeline') AND collectives.end_ns IS NOT NULL
 )
 
-SELECT process_id, rank, 'compute' AS class, layer_id, start_ns, end_ns
+SELECT process_id, rank, 'compute' AS class, step, layer_id, start_ns, end_ns
 FROM nested
 WHERE NOT own AND (own_until IS NULL OR start_ns >= own_until)
 UNION ALL
-SELECT process_id, rank, 'communication', layer_id, start_ns, end_ns
+SELECT process_id, rank, 'communication', step, layer_id, start_ns, end_ns
 FROM records

@@ -29,13 +29,13 @@ WITH sums AS (
         device_id,
         place,
         min(start_ns) AS start_ns,
-        sum(clip_time(process_id, start_ns + compute_ns) - clip_time(process_id, start_ns))::BIGINT AS compute,
-        sum(clip_time(process_id, start_ns + comm_ns) - clip_time(process_id, start_ns))::BIGINT AS comm,
+        sum(clipped_ns(process_id, start_ns, compute_ns))::BIGINT AS compute,
+        sum(clipped_ns(process_id, start_ns, comm_ns))::BIGINT AS comm,
         sum(
-            clip_time(process_id, start_ns + greatest(compute_ns, comm_ns)) - clip_time(process_id, start_ns)
+            clipped_ns(process_id, start_ns, greatest(compute_ns, comm_ns))
         )::BIGINT AS either,
         sum(
-            clip_time(process_id, start_ns + greatest(compute_ns, comm_ns, memory_ns)) - clip_time(process_id, start_ns)
+            clipped_ns(process_id, start_ns, greatest(compute_ns, comm_ns, memory_ns))
         )::BIGINT AS busy,
         clip_time(process_id, max(next_ns)) - clip_time(process_id, min(start_ns)) AS span
     FROM step_segments

@@ -1,7 +1,7 @@
 -- purpose: The pieces of device_segments, each with the window of the step in which it lies. Windows start where an
 --   activity starts, so no piece lies in two.
 -- grain: one row per piece of device_segments
--- reads: device_ops, device_segments, device_windows
+-- reads: device_segments, device_windows
 -- per: process_id, device_id
 -- filter: rank rows
 -- column: process_id INTEGER Capture.

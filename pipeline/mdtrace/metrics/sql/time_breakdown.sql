@@ -23,11 +23,11 @@ WITH sums AS (
         process_id,
         rank,
         device_id,
-        sum(clip_time(process_id, start_ns + compute_ns) - clip_time(process_id, start_ns)) AS compute,
-        sum(clip_time(process_id, start_ns + comm_ns) - clip_time(process_id, start_ns)) AS comm,
-        sum(clip_time(process_id, start_ns + greatest(compute_ns, comm_ns)) - clip_time(process_id, start_ns)) AS either,
+        sum(clipped_ns(process_id, start_ns, compute_ns)) AS compute,
+        sum(clipped_ns(process_id, start_ns, comm_ns)) AS comm,
+        sum(clipped_ns(process_id, start_ns, greatest(compute_ns, comm_ns))) AS either,
         sum(
-            clip_time(process_id, start_ns + greatest(compute_ns, comm_ns, memory_ns)) - clip_time(process_id, start_ns)
+            clipped_ns(process_id, start_ns, greatest(compute_ns, comm_ns, memory_ns))
         ) AS busy,
         clip_time(process_id, max(next_ns)) - clip_time(process_id, min(start_ns)) AS span
     FROM device_segments
