@@ -31,7 +31,7 @@ class ParquetSource:
         files = sorted(path.glob("*.parquet"))
         self.size_bytes = sum(f.stat().st_size for f in files)
         self.tables: dict[str, tuple[str, ...]] = {}
-        self.unreadable = 0
+        self.unreadable = 0  # tables that cannot be opened at all
         for file in files:
             try:
                 self.tables[file.stem] = tuple(pq.read_schema(file).names)

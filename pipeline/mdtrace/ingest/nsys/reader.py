@@ -83,6 +83,7 @@ class _Reading:
     ) -> None:
         self.source, self.tables, self.folder, self.pool = source, tables, folder, pool
         self.tally = Tally()
+        self.tally.add("damaged_pages", tables.unreadable)
         self.keys: list[int] = []
         self.segment = 0
         self.advanced = 0
@@ -161,6 +162,7 @@ class _Reading:
                 own = replace(context, call_starts=self._call_starts(table, span))
             yield _Part(table, handler, span, self.segment, own, share)
             self.segment += 1
+            self.advanced += share
 
     def _part(self, part: _Part) -> tuple[list[int], Tally]:
         tally = Tally()

@@ -23,6 +23,8 @@ _LOOKUP = 20_000  # ids in one query
 class SqliteSource:
     """One database file; each thread has its own connection."""
 
+    unreadable = 0  # tables that cannot be opened at all
+
     def __init__(self, path: Path, label: str) -> None:
         """Open an export.
 
@@ -74,21 +76,26 @@ class SqliteSource:
         if whole is None:
             return []
         step = max(SPAN_ROWS, -(-(whole.last - whole.first + 1) // _MOST_SPANS))
-        firsts = range(whole.first, whole.last + 1, step)
-        return [Span(first, min(first + step - 1, whole.last)) for first in firsts]
+        spans: list[Span] = []
+        first: int | None = whole.first
+        while first is not None and first <= whole.last:
+            spans.append(Span(first, min(first + step - 1, whole.last)))
+            first = self._bound(table, f"WHERE rowid >= {first + step} ORDER BY rowid", first + step)
+        return spans
 
     def _whole(self, table: str) -> Span | None:
         """From the first to the last rowid. A bound that cannot be read is put where no row lies beyond."""
-        low = self._bound(table, "min", 1)
-        high = self._bound(table, "max", (low or 1) + self.size_bytes // _LEAST_ROW)
+        low = self._bound(table, "ORDER BY rowid", 1)
+        high = self._bound(table, "ORDER BY rowid DESC", (low or 1) + self.size_bytes // _LEAST_ROW)
         return None if low is None or high is None else Span(low, high)
 
-    def _bound(self, table: str, which: str, unreadable: int) -> int | None:
+    def _bound(self, table: str, order: str, unreadable: int) -> int | None:
+        """The first rowid in an order; None if there is none."""
         try:
-            row = self._db().execute(f"SELECT {which}(rowid) FROM {_quoted(table)}").fetchone()
+            row = self._db().execute(f"SELECT rowid FROM {_quoted(table)} {order} LIMIT 1").fetchone()
         except sqlite3.DatabaseError:
             return unreadable
-        return None if row[0] is None else int(row[0])
+        return None if row is None else int(row[0])
 
     def _present(self, table: str, columns: Columns) -> Columns:
         have = self.tables.get(table, ())

@@ -51,7 +51,12 @@ _NO_EVENTS = re.compile(
     r"|ProcessStreams$|ThreadNames$|MPI_(RANKS|COMMUNICATORS)$|OSRT_FILE_ACCESS_DESCRIPTORS$"
 )
 _TIMES = {"start", "timestamp", "rawTimestamp", "startedAt", "startNs"}
-_NAME = re.compile(r"[A-Z][A-Za-z0-9_]{0,63}")  # other names are nobody's whom the dataset could quote
+# Families of nsys tables. The names of other tables are not quoted in the dataset: they could be anything.
+_NAME = re.compile(
+    r"(CUPTI|CUDA|CUBLAS|CUDNN|OSRT|MPI|NVTX|SCHED|COMPOSITE|PERF|PMU|UNCORE|GPU|NET|NIC|NVVIDEO|NV_LOAD|FECS"
+    r"|OPENGL|OPENACC|OPENMP|OPENSHMEM|VULKAN|D3D11|D3D12|DX12|WDDM|ETW|SLI|UCP|TRACE_PROCESS|GENERIC|KHR|MEMORY"
+    r"|DEMOTED|TOTAL_BYTES|DIAGNOSTIC|SYSCALL|SOC|VSYNC|PROFILER)(_[A-Z0-9_]{1,48})?"
+)
 
 
 def versions(tables: Iterable[str], name: str) -> list[str]:
