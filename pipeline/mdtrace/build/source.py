@@ -24,6 +24,7 @@ Rows = list[dict[str, Any]]
 
 # Large tables: streamed from the stage in parts. Small ones: staged and linked rows joined in memory.
 STREAMED = ("host_ops", "launches", "device_ops", "counters")
+SMALL = ("sources", "processes", "devices", "diagnostics")  # written once for the whole dataset
 JOINED = ("steps", "layers", "collectives", "arrivals")
 
 # References inside a process that a reader stages as plain row numbers, not knowing the process's id.
@@ -49,9 +50,6 @@ class Done:
     """Rows of the small tables that one source adds."""
 
     rows: dict[str, Rows] = field(default_factory=lambda: {t: [] for t in SMALL})
-
-
-SMALL = ("sources", "processes", "devices", "diagnostics")
 
 
 def ingest_source(task: Task, pool: Pool) -> Done | InputError:
