@@ -1,6 +1,7 @@
 """Command line: `python sample_traces/simulate OUT`."""
 
 import argparse
+import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -177,4 +178,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    gc.disable()  # everything made here is kept to the end
     raise SystemExit(main())

@@ -1,6 +1,7 @@
 """What is true about a simulated job: the answers that an analysis of its traces must come to."""
 
 import json
+from bisect import bisect_left, bisect_right
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from simulate.network import alpha_beta, link_class
 from simulate.passes import WRAPPERS
 
 Row = dict[str, Any]
+Classes = dict[str, list[Interval]]
 
 
 def truth(job: Job) -> Row:
@@ -178,25 +180,37 @@ def accounting(job: Job, rank: int) -> list[Row]:
     the last one's to the end of its last activity. Time before the first window has step NULL.
     """
     spans = [(t, (job.read(rank, t.start), job.read(rank, t.end))) for t in job.ranks[rank].tasks]
-    classes: dict[str, list[Interval]] = {"compute": [], "comm": [], "memory": []}
-    for task, span in spans:
-        classes[_class(task)].append(span)
     first = min(start for _, (start, _) in spans)
     last = max(end for _, (_, end) in spans)
-    starts: dict[int, int] = {}
+    starts: dict[int | None, int] = {}
     for task, (start, _) in spans:
         if task.step is not None:
             starts[task.step] = min(start, starts.get(task.step, start))
-    rows = [_split(rank, "all", classes, first, last)]
-    bounds = [*starts.values(), last]
-    if bounds[0] > first:
-        rows.append(_split(rank, None, classes, first, bounds[0]))
-    return rows + [_split(rank, step, classes, *bounds[k : k + 2]) for k, step in enumerate(starts)]
+    before: dict[int | None, int] = {None: first} if min(starts.values()) > first else {}
+    starts = before | starts
+    steps, bounds = list(starts), [*starts.values(), last]
+    windows = _windows(spans, bounds)
+    rows = [_split(rank, "all", _by_class(spans), first, last)]
+    return rows + [_split(rank, step, windows[k], *bounds[k : k + 2]) for k, step in enumerate(steps)]
 
 
-def _split(
-    rank: int, step: int | str | None, classes: dict[str, list[Interval]], start: int, end: int
-) -> Row:
+def _by_class(spans: list[tuple[Task, Interval]]) -> Classes:
+    classes: Classes = {"compute": [], "comm": [], "memory": []}
+    for task, span in spans:
+        classes[_class(task)].append(span)
+    return classes
+
+
+def _windows(spans: list[tuple[Task, Interval]], bounds: list[int]) -> list[Classes]:
+    """What runs in each window, not yet cut to it."""
+    inside: list[list[tuple[Task, Interval]]] = [[] for _ in bounds[1:]]
+    for task, (start, end) in spans:
+        for window in range(bisect_right(bounds, start) - 1, min(bisect_left(bounds, end), len(inside))):
+            inside[window].append((task, (start, end)))
+    return [_by_class(part) for part in inside]
+
+
+def _split(rank: int, step: int | str | None, classes: Classes, start: int, end: int) -> Row:
     """One window; compute + exposed_comm + exposed_memory + idle = span."""
     compute, comm, memory = (clip(classes[c], start, end) for c in ("compute", "comm", "memory"))
     exposed = length(compute + comm) - length(compute)
