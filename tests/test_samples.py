@@ -20,9 +20,7 @@ SAMPLES = Path(__file__).resolve().parents[1] / "sample_traces"
 SIMULATED = SAMPLES / "simulated_8rank"
 DATA = [p for p in sorted(SAMPLES.glob("*/**/*")) if p.suffix in {".gz", ".json", ".jsonl", ".sqlite"}]
 # What a path, a home or an environment looks like; torch/optim/… of Python frames is none of it.
-PRIVATE = re.compile(
-    rb"/home/|/root/|/tmp/|/opt/|/usr/|/work/|PASSWORD|TOKEN|SECRET|LD_PRELOAD|\bHOME=|\bPATH="
-)
+PRIVATE = re.compile(rb"/home/|/root/|/tmp/|/opt/|/usr/|PASSWORD|TOKEN|SECRET|LD_PRELOAD|\bHOME=|\bPATH=")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ import gzip
 import json
 import sqlite3
 import struct
+import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from decimal import Decimal
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import simulate
 from simulate import Config, Job, Straggler, job, write_horovod, write_kineto, write_nsys, write_truth
 from simulate.__main__ import duration_ns, main
 from simulate.nsys_meta import PLANTED
@@ -349,6 +352,12 @@ def test_command_writes_all_formats_and_refuses_a_full_folder(
         main([str(out), *small])
     assert refused.value.code == 2
     assert "not an empty folder" in capsys.readouterr().err
+
+
+def test_the_folder_runs_as_a_program() -> None:
+    folder = Path(simulate.__file__).parent
+    done = subprocess.run([sys.executable, str(folder), "--help"], capture_output=True, text=True, check=True)
+    assert "--straggler RANK" in done.stdout
 
 
 def test_command_says_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
