@@ -25,21 +25,24 @@ _COMMUNICATION = re.compile(
     """
 )
 
+# Words that other names hold too (gather, reduce …) count where a word begins, or behind a library's name.
+_BEGINS = r"(?:(?<![a-z])|(?<=nccl)|(?<=rccl)|(?<=mpi_i))"
+
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
         ("reduce_scatter", r"reduce_?scatter"),
-        ("all_reduce", r"all_?reduce|cross_device_reduce|quick_?reduce"),
-        ("all_gather", r"all_?gather"),
-        ("all_to_all", r"all_?to_?all(?!ocat)"),
+        ("all_reduce", r"all[_-]?reduce|cross_device_reduce|quick_?reduce"),
+        ("all_gather", r"all[_-]?gather"),
+        ("all_to_all", r"all[_-]?to[_-]?all(?!ocat)|deep_?ep::.*(?:dispatch|combine)"),
         ("send_recv", r"send_?recv|batch_isend_irecv|coalesced"),
-        ("broadcast", r"broadcast|(?<![a-z])bcast"),
+        ("broadcast", rf"broadcast|{_BEGINS}bcast"),
         ("barrier", r"barrier"),
-        ("gather", r"(?<![a-z])gather|mpi_gather|ncclgather"),
-        ("scatter", r"(?<![a-z])scatter|mpi_scatter|ncclscatter"),
-        ("reduce", r"(?<![a-z])_?reduce(?!d)|ncclreduce|mpi_reduce|kernel_reduce"),
-        ("recv", r"(?<![a-z])i?recv|ncclrecv|mpi_i?recv"),
-        ("send", r"(?<![a-z])i?send|ncclsend|mpi_i?send"),
+        ("gather", rf"{_BEGINS}gather"),
+        ("scatter", rf"{_BEGINS}scatter"),
+        ("reduce", rf"{_BEGINS}reduce(?!d)"),
+        ("recv", rf"{_BEGINS}i?recv"),
+        ("send", rf"{_BEGINS}i?send|mpi_i?[bsr]send"),
     )
 )
 
@@ -50,12 +53,16 @@ _DTYPES = {
     "unsigned char": "u8", "byte": "u8", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
     "bool": "bool", "float8_e4m3fn": "f8e4m3", "float8_e4m3fnuz": "f8e4m3", "float8_e5m2": "f8e5m2",
     "float8_e5m2fnuz": "f8e5m2", "complexfloat": "c64", "complexdouble": "c128", "complex64": "c64",
-    "complex128": "c128", "complexhalf": "c32",
+    "complex128": "c128", "complexhalf": "c32", "complex<float>": "c64", "complex<double>": "c128",
+    "complex<half>": "c32", "unsigned short": "u16", "unsigned int": "u32", "unsigned long": "u64",
+    "long long": "i64", "unsigned long long": "u64", "qint8": "i8", "quint8": "u8", "qint32": "i32",
+    "float8_e8m0fnu": "f8e8m0", "float4_e2m1fn_x2": "f4e2m1x2",
 }  # fmt: skip
 
 DTYPE_BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3": 1, "f8e5m2": 1, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
     "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1, "c32": 4, "c64": 8, "c128": 16,
+    "f8e8m0": 1, "f4e2m1x2": 1,
 }  # fmt: skip
 
 

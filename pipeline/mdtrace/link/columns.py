@@ -38,6 +38,10 @@ class Names:
         code = int(self.codes[row])
         return None if code == NONE else self.texts[code]
 
+    def at(self, rows: Rows) -> list[str | None]:
+        """Texts of some rows, None for the row NONE."""
+        return [None if row == NONE else self.text(row) for row in rows.tolist()]
+
 
 def names(staged: StagedProcess, table: str, column: str = "name") -> Names:
     """A text column of a staged table, encoded a batch at a time, in as few bytes as its codes need."""

@@ -1,0 +1,191 @@
+"""What stands for a collective in a process: kernels, records of backends, ranges named like one."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+
+from mdtrace.ingest.classify import collective_kind
+from mdtrace.ingest.stage import StagedProcess
+from mdtrace.link.columns import HostOps, names
+from mdtrace.link.groups import Groups, find_groups
+from mdtrace.link.launches import DeviceLinks
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, nearest_of
+from mdtrace.link.patterns import BACKEND, BESIDE_KERNELS, COLLECTIVE_RANGE, ENCLOSING, LIBRARY_CALL
+from mdtrace.link.records import Records, lent
+
+PAIRS = ("send", "recv", "send_recv")  # transfers between two rather than collectives of a group
+
+
+@dataclass(frozen=True)
+class Found:
+    """Collectives of one kind of evidence.
+
+    Attributes:
+        evidence: as the table says it.
+        rows: the rows that stand for them, in device_ops for kernels, else in host_ops.
+        name: their names.
+        hints: names that tell what they do, by collective, the surest first.
+        record: numbers of records whose arguments are theirs, the surest first.
+        backend, enclosing: host rows with shapes: the backend's own record, the operator around it.
+        host: the host row to point to.
+        members: calls each one stands for.
+        bytes: payload of grouped calls together, None where there is none.
+        group: numbers of records that tell about group and type alone.
+    """
+
+    evidence: str
+    rows: Rows
+    name: list[str]
+    hints: list[list[str | None]]
+    record: list[Rows]
+    backend: Rows
+    enclosing: Rows
+    host: Rows
+    members: list[int]
+    bytes: list[int | None]
+    group: Rows
+
+
+def of_kernels(
+    staged: StagedProcess, host: HostOps, nest: Nest, links: DeviceLinks, records: Records, kernels: Rows
+) -> Found:
+    """Communication kernels. What they do is told by their own arguments, else by the records around their
+    launch, the library's call, the group of calls, the operator; else by their own name; else by any range
+    named like a collective.
+
+    Args:
+        kernels: their rows in device_ops.
+    """
+    inner = links.inner[kernels]
+    lender = records.around(nest, inner)
+    nvtx = host.kind("nvtx")
+    backend = _around(nest, host.names.match(BACKEND), inner)
+    enclosing = _around(nest, host.names.match(ENCLOSING), inner)
+    call = _around(nest, nvtx & host.names.match(LIBRARY_CALL), inner)
+    named = _around(nest, nvtx & host.names.match(COLLECTIVE_RANGE), inner)
+    groups = find_groups(host, nest, records, inner)
+    label, own = host.names.at(backend), names(staged, "device_ops").at(kernels)
+    numbers = [records.device[kernels], *records.numbers(nest, lender)]
+    hints = [*(_recorded_name(records, n) for n in numbers), label, host.names.at(call), groups.names]
+    hints += [host.names.at(enclosing), own, host.names.at(named)]
+    pointed = np.where(lender != NONE, lender, np.where(backend != NONE, backend, links.host[kernels]))
+    return Found(
+        "kernel",
+        kernels,
+        [name or "" for name in own],
+        hints,
+        numbers,
+        backend,
+        enclosing,
+        pointed,
+        _members(groups, label),
+        groups.bytes,
+        np.array(groups.record, np.int64),
+    )
+
+
+def _around(nest: Nest, wanted: Flags, rows: Rows) -> Rows:
+    return nearest_of(nest.parent, wanted, rows)
+
+
+def _members(groups: Groups, label: list[str | None]) -> list[int]:
+    """Calls in the group of each kernel; a collective that the backend itself made of several is one."""
+    return [
+        1 if text and collective_kind(text) not in ("unknown", *PAIRS) else count
+        for text, count in zip(label, groups.members, strict=True)
+    ]
+
+
+def _recorded_name(records: Records, number: Rows) -> list[str | None]:
+    names_: list[str | None] = lent(records, number)["name"].to_pylist()
+    return names_
+
+
+def of_backends(host: HostOps, nest: Nest, records: Records, *, beside: bool) -> Found:
+    """Records that backends leave of each operation; beside kernels only of backends that have none."""
+    pattern = BESIDE_KERNELS if beside else BACKEND
+    own = host.kind("operator", "annotation") & ~host.duplicate & ~host.form("mark")
+    rows = _known(host, np.flatnonzero(own & host.names.match(pattern)))
+    if not len(rows) and not beside:  # the parameters' record alone
+        told = np.flatnonzero(own & (records.host != NONE))
+        recorded = _recorded_name(records, records.host[told])
+        rows = told[np.array([collective_kind(name or "") != "unknown" for name in recorded], np.bool_)]
+    rows = _without_inner(nest, rows)
+    lender = records.around(nest, rows)
+    enclosing = _around(nest, host.names.match(ENCLOSING), rows)
+    return _of_host("host record", host, records, rows, records.numbers(nest, lender), enclosing)
+
+
+def _of_host(
+    evidence: str, host: HostOps, records: Records, rows: Rows, numbers: list[Rows], enclosing: Rows
+) -> Found:
+    own = host.names.at(rows)
+    hints = [own, *(_recorded_name(records, number) for number in numbers)]
+    names_ = [n or "" for n in own]
+    ones: list[int] = [1] * len(rows)
+    nothing: list[int | None] = [None] * len(rows)
+    none = np.full(len(rows), NONE, np.int64)
+    return Found(evidence, rows, names_, hints, numbers, rows, enclosing, rows, ones, nothing, none)
+
+
+def _known(host: HostOps, rows: Rows) -> Rows:
+    """Rows whose name tells a collective."""
+    known: Rows = rows[host.names.where(lambda text: collective_kind(text) != "unknown")[rows]]
+    return known
+
+
+def _without_inner(nest: Nest, rows: Rows) -> Rows:
+    """Rows that do not lie inside another of them."""
+    chosen = np.zeros(len(nest.parent), np.bool_)
+    chosen[rows] = True
+    outermost: Rows = rows[nearest_of(nest.parent, chosen, nest.parent[rows]) == NONE]
+    return outermost
+
+
+def of_ranges(host: HostOps, nest: Nest, records: Records) -> Found:
+    """NVTX ranges named like collectives, the innermost of each kind; ranges that may cross threads only
+    where none of the kind nests inside their time on the thread."""
+    named = host.kind("nvtx") & ~host.duplicate & host.names.match(COLLECTIVE_RANGE)
+    rows = _known(host, np.flatnonzero(named & ~host.form("mark")))
+    nested = rows[nest.nested[rows]]
+    free = rows[~nest.nested[rows]]
+    inner = _innermost(host, nest, nested)
+    kept = free[~_holding(host, free, inner)]
+    rows = np.sort(np.concatenate((inner, kept)))
+    none = np.full(len(rows), NONE, np.int64)
+    lender = records.around(nest, rows)
+    return _of_host("range", host, records, rows, records.numbers(nest, lender), none)
+
+
+def _kind_of(host: HostOps) -> Rows:
+    """A number for the kind of collective that each host event's name tells, by row."""
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(collective_kind(text), len(numbers)) for text in host.names.texts]
+    kind: Rows = np.array([*codes, NONE], np.int32)[host.names.codes]
+    return kind
+
+
+def _innermost(host: HostOps, nest: Nest, rows: Rows) -> Rows:
+    """Rows that have no other of their kind inside."""
+    chosen = np.zeros(len(nest.parent), np.bool_)
+    chosen[rows] = True
+    around = nearest_of(nest.parent, chosen, nest.parent[rows])
+    kind = _kind_of(host)
+    outer = around[(around != NONE) & (kind[around] == kind[rows])]
+    return rows[~np.isin(rows, outer)]
+
+
+def _holding(host: HostOps, free: Rows, inner: Rows) -> Flags:
+    """Which ranges have a nested one of their kind and thread inside: the first to start in them."""
+    kind = _kind_of(host)
+    order = np.lexsort((host.start[inner], kind[inner], host.thread[inner]))
+    key = list(zip(*(a[inner[order]].tolist() for a in (host.thread, kind, host.start)), strict=True))
+    ends = host.end[inner[order]].tolist()
+    holding = np.zeros(len(free), np.bool_)
+    for i, row in enumerate(free.tolist()):
+        mine = (int(host.thread[row]), int(kind[row]), int(host.start[row]))
+        place = bisect_left(key, mine)
+        if place < len(key) and key[place][:2] == mine[:2]:
+            holding[i] = ends[place] <= host.end[row]
+    return holding
