@@ -22,7 +22,7 @@ _NUMBERS = {
     "device_ops": ["start_ns", "dur_ns", "stream_id", "device_id", "correlation"],
 }
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
-_ROWS = 1 << 23  # hashes in memory at a time
+_ROWS = 1 << 23  # hashes in memory at a time, of 8 bytes
 
 
 def flag_duplicates(folder: Path, keys: Iterable[int]) -> int:
@@ -51,16 +51,18 @@ def _copies(staged: StagedProcess, table: str, columns: list[str]) -> NDArray[np
 
 def _alike(staged: StagedProcess, table: str, columns: list[str], part: int, parts: int) -> NDArray[np.int64]:
     """Rows whose hash another row has too; of the hashes that fall to one of several parts."""
-    hashes, rows = [], []
-    for first, batch in _numbered(staged, table, columns):
-        values = _hash(batch)
-        mine = np.flatnonzero(values % np.uint64(parts) == part) if parts > 1 else np.arange(len(values))
-        hashes.append(values[mine])
-        rows.append(mine + first)
-    values = np.concatenate(hashes)
-    ordered = np.sort(values)
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    return np.concatenate(rows)[np.isin(values, again)] if len(again) else np.empty(0, np.int64)
+    every = _numbered(staged, table, columns)
+    values = np.concatenate([_part(_hash(batch), part, parts) for _, batch in every])
+    values.sort()
+    again = np.unique(values[1:][values[1:] == values[:-1]])
+    if not len(again):
+        return np.empty(0, np.int64)
+    every = _numbered(staged, table, columns)
+    return np.concatenate([np.flatnonzero(np.isin(_hash(batch), again)) + first for first, batch in every])
+
+
+def _part(values: NDArray[np.uint64], part: int, parts: int) -> NDArray[np.uint64]:
+    return values[values % np.uint64(parts) == part] if parts > 1 else values
 
 
 def _numbered(
