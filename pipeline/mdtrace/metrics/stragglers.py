@@ -11,7 +11,9 @@ from mdtrace.metrics.engine import Filters, connect
 from mdtrace.tables.dataset import Dataset
 
 _ADD_RANKS = "add the traces of the other ranks: mdtrace ingest FILES --add DATASET"
-_NO_CACHE = "run with HOROVOD_CACHE_CAPACITY=0: the timeline then records every rank's readiness in every step"
+_NO_CACHE = (
+    "run with HOROVOD_CACHE_CAPACITY=0: the timeline then records every rank's readiness in every step"
+)
 _MORE_STEPS = "capture at least 3 steps"
 
 
@@ -58,7 +60,9 @@ def verdict(dataset: Dataset, filters: Filters | None = None) -> Verdict:
         HAVING median(step_ns - lost_ns) > 0
         """
     ).fetchall()
-    share = rho([1 / ns for (ns,) in own])[0] if len(own) == len(rows) else None
+    # While it waits for a tensor's negotiation, a rank of a timeline computes on: nothing tells its speed.
+    told = len(own) == len(rows) and not _is_timeline(dataset)
+    share = rho([1 / ns for (ns,) in own])[0] if told else None
     text, hint = _judge(rows, dataset)
     return Verdict(text, hint, rows, share)
 
@@ -70,7 +74,7 @@ def _judge(rows: Sequence[Mapping[str, Any]], dataset: Dataset) -> tuple[str, st
         return _persistent(worst), None
     if worst["error_ns"] is None:
         return "cannot be said: the error of the arrivals is unknown", None
-    error = f"{worst['error_ns'] / 1e3:.3g} µs"
+    error = _microseconds(worst["error_ns"])
     if not worst["late_count"]:
         return f"no straggler above the clock's error of {error}", None
     if worst["persistent"] is None:
@@ -80,12 +84,18 @@ def _judge(rows: Sequence[Mapping[str, Any]], dataset: Dataset) -> tuple[str, st
 
 
 def _persistent(row: Mapping[str, Any]) -> str:
-    part = "" if row["step_ns"] is None else f", {100 * row['loss_ns'] / row['step_ns']:.0f} % of a step"
-    text = (
-        f"rank {row['rank']} makes the others wait: {row['loss_ns'] / 1e6:.3g} ms per step"
-        f" in {row['worst_steps']} of {row['steps']} steps{part}"
-    )
-    return text + _cause(row)
+    steps = f"in {row['worst_steps']} of {row['steps']} steps"
+    return f"rank {row['rank']} makes the others wait: {_per_step(row)} {steps}" + _cause(row)
+
+
+def _per_step(row: Mapping[str, Any]) -> str:
+    """What the rank costs each of the others in a step."""
+    part = "" if not row["step_ns"] else f" ({100 * row['loss_ns'] / row['step_ns']:.2g} % of it)"
+    return f"{row['loss_ns'] / 1e6:.3g} ms per step{part}"
+
+
+def _microseconds(ns: float) -> str:
+    return f"{ns / 1e3:.3g} µs" if ns < 1e6 else f"{ns / 1e3:.0f} µs"
 
 
 def _cause(row: Mapping[str, Any]) -> str:
@@ -95,13 +105,20 @@ def _cause(row: Mapping[str, Any]) -> str:
 
 
 def _share(row: Mapping[str, Any]) -> str:
-    return f"rank {row['rank']} causes {100 * (row['blame'] or 0):.0f} % of the time lost by waiting"
+    return (
+        f"rank {row['rank']} causes {100 * (row['blame'] or 0):.0f} % of the time lost by waiting"
+        f" ({row['caused_ns'] / 1e6:.3g} ms of the other ranks' time)"
+    )
 
 
 def _known(row: Mapping[str, Any]) -> str:
     if row["steps"] == 0:
         return "no steps are marked"
-    return "arrival data for one step only" if row["steps"] == 1 else f"arrival data for {row['steps']} steps only"
+    return (
+        "arrival data for one step only"
+        if row["steps"] == 1
+        else f"arrival data for {row['steps']} steps only"
+    )
 
 
 def _more_steps(dataset: Dataset) -> str:

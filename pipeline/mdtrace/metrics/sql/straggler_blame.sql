@@ -3,6 +3,7 @@
 -- reads: straggler_steps
 -- filter: rank rows
 -- filter: step inside
+-- filter: time starts
 -- column: rank INTEGER rank
 -- column: blame DOUBLE share of the time lost by all ranks that it caused; NULL: no time was lost
 -- column: lost_ns BIGINT [ns] time it waited for others

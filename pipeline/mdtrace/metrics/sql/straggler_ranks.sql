@@ -3,6 +3,8 @@
 -- grain: one row per rank
 -- reads: straggler_blame, straggler_causes, clocks, processes
 -- filter: rank rows
+-- filter: step inside
+-- filter: time starts
 -- column: rank INTEGER rank
 -- column: blame DOUBLE share of the time lost by all ranks that it caused; NULL: no time was lost
 -- column: last_count BIGINT collectives (Horovod: tensors) at which it came last; a tie has no last rank
@@ -11,7 +13,7 @@
 -- column: steps BIGINT steps compared
 -- column: worst_steps BIGINT steps in which it was late and caused more than half of the lost time
 -- column: persistent BOOLEAN causes most of the lost time in more than half of the steps and in all, by more than the error bar and 1 % of the step; NULL: cannot be said, see reason
--- column: cause VARCHAR what it does in that time: host sleep, data loading, host idle, host work, more compute, slower device, slower host, memory copies, runtime call, late start; NULL: it is not late, or the traces do not tell
+-- column: cause VARCHAR what it does in that time: host sleep, data loading, host idle, host work, more compute, slower device, slower host, memory copies, runtime call, late start (host causes with the part of the step they are in); NULL: it is not late, or the traces do not tell
 -- column: evidence VARCHAR the figures behind the cause; NULL: no cause
 -- column: lost_ns BIGINT [ns] time it waited for others
 -- column: caused_ns BIGINT [ns] time that the other ranks together waited for it (rank-ns)
@@ -35,7 +37,7 @@ kernels AS (
 named AS (
   SELECT t.*, k.name AS kernel,
     CASE
-      WHEN t.same_work_ratio >= 1.03 AND t.same_work_evenness >= 0.8 AND t.kind IN ('compute', 'operator')
+      WHEN t.same_work_ratio >= 1.03 AND t.same_work_evenness >= 0.8 AND t.same_work_share >= 0.8 AND t.kind IN ('compute', 'operator')
         THEN CASE t.place WHEN 'device' THEN 'slower device' ELSE 'slower host' END
       WHEN t.place = 'device' THEN CASE t.kind WHEN 'compute' THEN 'more compute' ELSE 'memory copies' END
       WHEN regexp_matches(t.name, '(?i)sleep') THEN 'host sleep'
@@ -46,19 +48,20 @@ named AS (
       WHEN t.kind = 'late start' THEN 'late start'
       WHEN t.kind = 'operator' THEN 'more compute'
       WHEN t.kind = 'call' THEN 'runtime call'
+      WHEN t.kind IN ('annotation', 'nvtx') AND t.leaf < 0.5 THEN 'host idle'
       ELSE 'host work'
     END AS cause
   FROM top AS t LEFT JOIN kernels AS k ON k.rank = t.rank AND t.place = 'device'
 ),
 worded AS (
-  SELECT rank, cause,
+  SELECT rank, cause || CASE WHEN place = 'host' THEN coalesce(' in ' || phase, '') ELSE '' END AS cause,
     CASE
       WHEN kind = 'late start' THEN 'enters the step later than the first rank, nothing in the step itself explains it'
       WHEN kind = 'step' THEN 'time in no operator, range or frame'
+      WHEN cause = 'host idle' THEN 'nothing recorded inside ' || kind || ' ' || name
       WHEN name IS NULL THEN 'device ' || kind || coalesce(' (most of it in ' || kernel || ')', '')
       ELSE kind || ' ' || name
     END
-    || coalesce(' in ' || phase, '')
     || format(': {:.3f} ms a step, {:.3f} ms on the other ranks', own_ns / 1e6, others_ns / 1e6)
     || CASE WHEN kind NOT IN ('step', 'late start') AND round(own_count, 1) <> round(others_count, 1)
          THEN format(', {:.1f} times against {:.1f}', own_count, others_count) ELSE '' END

@@ -4,6 +4,7 @@
 -- reads: arrival_skew, steps
 -- filter: rank rows
 -- filter: step rows
+-- filter: time starts
 -- column: rank INTEGER rank
 -- column: step BIGINT step; NULL: outside every step, or no steps
 -- column: collectives BIGINT collectives (Horovod: tensors) at which its arrival was compared
