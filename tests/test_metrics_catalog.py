@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from rows import dataset
 
 from mdtrace.metrics.catalog import Metric, metrics, parse
 from mdtrace.metrics.engine import connect
 from mdtrace.tables.dataset import Dataset
 from mdtrace.tables.schema import tables
+from rows import dataset
 
 
 def _everything(folder: Path) -> Dataset:
@@ -105,7 +105,8 @@ HEADER = "-- purpose: a\n-- grain: b\n-- reads: steps\n"
 def test_a_header_is_read() -> None:
     metric = parse(
         "some",
-        "-- purpose: a question\n--   on two lines.\n-- grain: one row per step\n-- reads: steps, device_ops\n"
+        "-- purpose: a question\n--   on two lines.\n-- grain: one row per step\n"
+        "-- reads: steps, device_ops\n"
         "-- filter: rank rows\n-- parameter: factor DOUBLE = 1.5; how much\n"
         "-- column: wait_ns BIGINT [ns] time; waited; NULL: never\n-- column: name VARCHAR text\n"
         "SELECT 1",

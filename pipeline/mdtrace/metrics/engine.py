@@ -236,11 +236,12 @@ def _literal(value: object) -> str:
 
 
 def _create_macros(connection: duckdb.DuckDBPyConnection, filters: Filters) -> None:
-    """What SELECTs call to honour filters that they must know of, and to bound times.
+    """What SELECTs call to honour filters that they must know of, and to bound numbers.
 
-    bounded(t): t moved to where differences cannot overflow. clip_time(process_id, t): t moved into the time
-    range. clipped_ns(process_id, t, length): how much of [t, t + length) lies in it. wanted_start(process_id,
-    t): t does. capped(total): a sum as int64, at most its largest. wanted_rank(r), wanted_step(s), wanted_layer(path): picked by the filters.
+    bounded(t): t moved to where differences cannot overflow. capped(total): a sum as int64, at most its
+    largest. clip_time(process_id, t): t moved into the time range. clipped_ns(process_id, t, length): how
+    much of [t, t + length) lies in it. wanted_start(process_id, t): t does. wanted_rank(r), wanted_step(s),
+    wanted_layer(path): picked by the filters.
     """
     ranges = time_ranges(connection, filters.time, _TIME_BOUND)
     low = _by_process({p: r[0] for p, r in ranges.items()})

@@ -15,7 +15,7 @@
 -- column: exposed_comm_ns BIGINT [ns] Communication while no operator runs; NULL: no operators were captured
 -- column: exposed_memory_ns BIGINT [ns] 0: the host's copies are operators; NULL: no operators were captured
 -- column: idle_ns BIGINT [ns] Neither runs; NULL: no operators were captured
--- column: span_ns BIGINT [ns] First start to last end; of a step, as long as it lasts on the host; NULL: nothing was captured that tells
+-- column: span_ns BIGINT [ns] First start to last end; of a step, what of its time on the host lies between them; NULL: nothing was captured that tells
 -- column: basis VARCHAR host records or timeline; NULL: nothing was captured that tells
 WITH sums AS (
     SELECT
