@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from mdtrace.ingest.classify import device_class
 from mdtrace.ingest.nsys.names import text_column
+from mdtrace.ingest.nsys.sink import by_process
 from mdtrace.ingest.nsys.source import Columns, Ints, Kind, column
 from mdtrace.ingest.nsys.task import NO_TIME, Task, keys_of, select
 from mdtrace.ingest.nsys.values import by_value, constant, int32, ints, number
@@ -61,12 +62,10 @@ def _store(task: Task, batch: pa.RecordBatch, columns: dict[str, Any]) -> None:
 def _note_devices(task: Task, keys: Ints, ordinals: pa.Array | None) -> None:
     if ordinals is None:
         return
-    pairs = np.stack([keys, ints(ordinals, len(keys), -1)])
-    if (pairs == pairs[:, :1]).all():
-        pairs = pairs[:, :1]
-    for key, ordinal in np.unique(pairs, axis=1).T.tolist():
-        if ordinal >= 0:
-            task.tally.devices.setdefault(key, set()).add(ordinal)
+    for key, rows in by_process(keys):
+        mine = ordinals if rows is None else ordinals.take(pa.array(rows))
+        seen = {o for o in pc.unique(mine).to_pylist() if o is not None and o >= 0}
+        task.tally.devices.setdefault(key, set()).update(seen)
 
 
 def kernels(task: Task) -> None:

@@ -17,7 +17,7 @@ Columns = Mapping[str, Kind]
 
 Ints = npt.NDArray[np.int64]
 
-BATCH_ROWS = 128 * 1024
+BATCH_ROWS = 64 * 1024
 SPAN_ROWS = 512 * 1024  # rows of one task; a multiple of the batch, whatever the number of workers
 
 NO_PROCESS = -(1 << 62)  # stage key of rows whose process the file does not tell

@@ -110,7 +110,7 @@ class SqliteSource:
                 done += batch.num_rows
                 yield sqlite_arrow.cleaned(batch, present, tally, self._encoding)
             return
-        except sqlite_arrow.ReadError:
+        except sqlite_arrow.ReadErrors:
             pass  # the slow way counts the damage
         rest = sqlite_salvage.read(self._db(), _quoted(table), present, span, tally, done)
         for batch in rest:

@@ -9,13 +9,14 @@ Text is read as bytes, because nothing says that it is UTF-8.
 from collections.abc import Iterator
 from typing import Any
 
-import adbc_driver_sqlite.dbapi as adbc
+import adbc_driver_manager as adbc  # not its dbapi: that imports pandas
+import adbc_driver_sqlite
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mdtrace.ingest.nsys.source import BATCH_ROWS, Columns, Kind, Span, Tally
 
-ReadError = adbc.Error
+ReadErrors = (adbc.Error, pa.ArrowException, OSError)
 READ_SHORTER = "PRAGMA writable_schema = ON"  # else SQLite refuses a file shorter than its header says
 
 _MARK = -(1 << 63)  # stands for "another type" until it is counted; as text: one byte that UTF-8 cannot have
@@ -56,7 +57,7 @@ def read(
         shorter: the file is shorter than its header says.
 
     Raises:
-        ReadError: a page of the table is damaged. Batches before it have come.
+        One of ReadErrors: a page of the table is damaged. Batches before it have come.
     """
     first = ", ".join(f"{_FIRST[kind]} AS c{i}" for i, kind in enumerate(columns.values()))
     body = ", ".join(guarded(name, kind) for name, kind in columns.items())
@@ -64,13 +65,19 @@ def read(
         f"SELECT 0 AS r, {first} UNION ALL SELECT 1, {body} FROM {table}"
         f" WHERE rowid BETWEEN {span.first} AND {span.last}"
     )
-    with adbc.connect(uri) as connection, connection.cursor() as cursor:
+    with (
+        adbc_driver_sqlite.connect(uri) as database,
+        adbc.AdbcConnection(database) as connection,
+        adbc.AdbcStatement(connection) as statement,
+    ):
         if shorter:
-            cursor.execute(READ_SHORTER)
-        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
-        cursor.execute(query)
+            statement.set_sql_query(READ_SHORTER)
+            statement.execute_update()
+        statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
+        statement.set_sql_query(query)
+        stream, _ = statement.execute_query()
         skip = 1
-        for batch in cursor.fetch_record_batch():
+        for batch in pa.RecordBatchReader.from_stream(stream):
             yield _typed(batch.slice(skip), columns)
             skip = 0
 
