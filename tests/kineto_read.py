@@ -38,6 +38,13 @@ class Trace:
     def skipped(self) -> int:
         return sum(self.facts.events.skipped.values())
 
+    @property
+    def staged(self) -> int:
+        """Rows of all processes and tables that stand for events."""
+        tables = ("host_ops", "launches", "device_ops", "counters")
+        processes = [StagedProcess(self.folder, p.staged_as) for p in self.facts.processes]
+        return sum(process.rows(table) for process in processes for table in tables)
+
     def rows(self, table: str, *columns: str, process: int = 0) -> list[Any]:
         """Rows of a table: dicts, tuples of the named columns, or values of the one named column."""
         staged = StagedProcess(self.folder, self.facts.processes[process].staged_as)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kineto_read import event, kernel, read_events, read_text
+from mdtrace.errors import InputError
 
 BASE = 1_754_600_400_000_000_000
 
@@ -372,3 +373,9 @@ def test_gaps_are_named(tmp_path: Path) -> None:
     assert read_events(tmp_path, event("cpu_op", "a", 1)).codes == ["no_kernels", "no_shapes"]
     assert read_events(tmp_path, kernel("k", 1)).codes == ["no_host_ops"]
     assert read_events(tmp_path, kernel("k", 1), event("cpu_op", "a", 1, Input_Dims=[[1]])).codes == []
+
+
+@pytest.mark.parametrize("text", [b"", b"\x1f\x8b\x08", b"hello", b"SQLite format 3\x00"])
+def test_no_trace_at_all(tmp_path: Path, text: bytes) -> None:
+    with pytest.raises(InputError, match=r"trace\.json"):
+        read_text(tmp_path, text)

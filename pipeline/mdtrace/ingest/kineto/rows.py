@@ -179,6 +179,7 @@ class Rows:
             return
         kinds = self._store(timed.events)
         self.segment.pids.setdefault(key, 0)
+        self.segment.tally["host_ops"] += len(kinds)
         self._host_rows(key, series, timed, kinds)
 
     def _host_rows(self, key: int, series: int, timed: "_Timed", kinds: Sequence[str]) -> None:
@@ -187,7 +188,6 @@ class Rows:
         columns = host.host_ops(events, kinds, args)
         columns |= {"start_ns": timed.starts, "dur_ns": self._durations(events)}
         tally = self.segment.tally
-        tally["host_ops"] += len(events)
         tally["operators"] += kinds.count("operator")
         tally["shapes"] += len(events) - columns["input_dims"].null_count
         comms = host_records(columns["name"], [a.collective for a in args])
