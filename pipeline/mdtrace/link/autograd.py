@@ -75,8 +75,8 @@ def _last_before(sequence: Times, start: Times, forward: Rows, backward: Rows) -
 def accumulators(host: HostOps, nest: Nest) -> tuple[Flags, Rows]:
     """Which rows accumulate a gradient, and for the engine's records of them the record before: the node
     that made the gradient. The engine runs an accumulation straight after it, ahead of all other nodes."""
-    accumulate = host.kind("operator", "nvtx") & host.names.match(ACCUMULATE)
-    node = host.kind("operator", "nvtx") & host.names.match(EVALUATE)
+    accumulate = host.names.match(ACCUMULATE, host.kind("operator", "nvtx"))
+    node = host.names.match(EVALUATE, host.kind("operator", "nvtx"))
     if not node.any():  # producers before the engine recorded itself: the outermost nodes
         node = autograd_nodes(host)
         node &= ~np.append(node, False)[nest.parent]

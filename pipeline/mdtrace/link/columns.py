@@ -25,14 +25,26 @@ class Names:
     codes: Rows
     texts: list[str]
 
-    def where(self, test: Callable[[str], object]) -> Flags:
-        """Rows whose text passes the test; NULL never does."""
-        passed = [bool(test(text)) for text in self.texts]
-        return np.array([*passed, False])[self.codes]  # code NONE finds the last
+    def where(self, test: Callable[[str], object], among: Flags | None = None) -> Flags:
+        """Rows whose text passes the test; NULL never does.
 
-    def match(self, pattern: re.Pattern[str]) -> Flags:
-        """Rows whose text the pattern is found in."""
-        return self.where(pattern.search)
+        Args:
+            among: the rows asked about, of which there may be few; the others are false.
+        """
+        asked = range(len(self.texts)) if among is None else self._texts_of(among)
+        passed = np.zeros(len(self.texts) + 1, np.bool_)  # code NONE finds the last
+        passed[[code for code in asked if test(self.texts[code])]] = True
+        found: Flags = passed[self.codes]
+        return found if among is None else found & among
+
+    def match(self, pattern: re.Pattern[str], among: Flags | None = None) -> Flags:
+        """Rows whose text the pattern is found in; see `where`."""
+        return self.where(pattern.search, among)
+
+    def _texts_of(self, rows: Flags) -> list[int]:
+        used = np.zeros(len(self.texts) + 1, np.bool_)
+        used[self.codes[rows]] = True
+        return np.flatnonzero(used[:-1]).tolist()
 
     def text(self, row: int) -> str | None:
         code = int(self.codes[row])

@@ -59,11 +59,11 @@ def of_kernels(
     """
     inner = links.inner[kernels]
     lender = records.around(nest, inner)
-    nvtx = host.kind("nvtx")
-    backend = _around(nest, host.names.match(BACKEND), inner)
-    enclosing = _around(nest, host.names.match(ENCLOSING), inner)
-    call = _around(nest, nvtx & host.names.match(LIBRARY_CALL), inner)
-    named = _around(nest, nvtx & host.names.match(COLLECTIVE_RANGE), inner)
+    nvtx, own_records = host.kind("nvtx"), host.kind("operator", "annotation")
+    backend = _around(nest, host.names.match(BACKEND, own_records), inner)
+    enclosing = _around(nest, host.names.match(ENCLOSING, own_records), inner)
+    call = _around(nest, host.names.match(LIBRARY_CALL, nvtx), inner)
+    named = _around(nest, host.names.match(COLLECTIVE_RANGE, nvtx), inner)
     groups = find_groups(host, nest, records, inner)
     label, own = host.names.at(backend), names(staged, "device_ops").at(kernels)
     numbers = [records.device[kernels], *records.numbers(nest, lender)]
@@ -106,14 +106,14 @@ def of_backends(host: HostOps, nest: Nest, records: Records, *, beside: bool) ->
     """Records that backends leave of each operation; beside kernels only of backends that have none."""
     pattern = BESIDE_KERNELS if beside else BACKEND
     own = host.kind("operator", "annotation") & ~host.duplicate & ~host.form("mark")
-    rows = _known(host, np.flatnonzero(own & host.names.match(pattern)))
+    rows = _known(host, host.names.match(pattern, own))
     if not len(rows) and not beside:  # the parameters' record alone
         told = np.flatnonzero(own & (records.host != NONE))
         recorded = _recorded_name(records, records.host[told])
         rows = told[np.array([collective_kind(name or "") != "unknown" for name in recorded], np.bool_)]
     rows = _without_inner(nest, rows)
     lender = records.around(nest, rows)
-    enclosing = _around(nest, host.names.match(ENCLOSING), rows)
+    enclosing = _around(nest, host.names.match(ENCLOSING, host.kind("operator")), rows)
     return _of_host("host record", host, records, rows, records.numbers(nest, lender), enclosing)
 
 
@@ -129,10 +129,9 @@ def _of_host(
     return Found(evidence, rows, names_, hints, numbers, rows, enclosing, rows, ones, nothing, none)
 
 
-def _known(host: HostOps, rows: Rows) -> Rows:
-    """Rows whose name tells a collective."""
-    known: Rows = rows[host.names.where(lambda text: collective_kind(text) != "unknown")[rows]]
-    return known
+def _known(host: HostOps, among: Flags) -> Rows:
+    """Of some rows those whose name tells a collective."""
+    return np.flatnonzero(host.names.where(lambda text: collective_kind(text) != "unknown", among))
 
 
 def _without_inner(nest: Nest, rows: Rows) -> Rows:
@@ -146,8 +145,8 @@ def _without_inner(nest: Nest, rows: Rows) -> Rows:
 def of_ranges(host: HostOps, nest: Nest, records: Records) -> Found:
     """NVTX ranges named like collectives, the innermost of each kind; ranges that may cross threads only
     where none of the kind nests inside their time on the thread."""
-    named = host.kind("nvtx") & ~host.duplicate & host.names.match(COLLECTIVE_RANGE)
-    rows = _known(host, np.flatnonzero(named & ~host.form("mark")))
+    named = host.kind("nvtx") & ~host.duplicate & ~host.form("mark")
+    rows = _known(host, host.names.match(COLLECTIVE_RANGE, named))
     nested = rows[nest.nested[rows]]
     free = rows[~nest.nested[rows]]
     inner = _innermost(host, nest, nested)
@@ -158,33 +157,35 @@ def of_ranges(host: HostOps, nest: Nest, records: Records) -> Found:
     return _of_host("range", host, records, rows, records.numbers(nest, lender), none)
 
 
-def _kind_of(host: HostOps) -> Rows:
-    """A number for the kind of collective that each host event's name tells, by row."""
+def _kinds(host: HostOps, rows: Rows) -> Rows:
+    """A number for the kind of collective that the name of each row tells."""
     numbers: dict[str, int] = {}
-    codes = [numbers.setdefault(collective_kind(text), len(numbers)) for text in host.names.texts]
-    kind: Rows = np.array([*codes, NONE], np.int32)[host.names.codes]
-    return kind
+    told = [collective_kind(text or "") for text in host.names.at(rows)]
+    return np.array([numbers.setdefault(kind, len(numbers)) for kind in told], np.int64)
 
 
 def _innermost(host: HostOps, nest: Nest, rows: Rows) -> Rows:
-    """Rows that have no other of their kind inside."""
+    """Rows, ascending, that have no other of their kind inside."""
     chosen = np.zeros(len(nest.parent), np.bool_)
     chosen[rows] = True
-    around = nearest_of(nest.parent, chosen, nest.parent[rows])
-    kind = _kind_of(host)
-    outer = around[(around != NONE) & (kind[around] == kind[rows])]
-    return rows[~np.isin(rows, outer)]
+    around = _around(nest, chosen, nest.parent[rows])
+    inside = np.flatnonzero(around != NONE)
+    kind = _kinds(host, rows)
+    place = np.searchsorted(rows, around[inside])
+    outer = place[kind[place] == kind[inside]]
+    return np.delete(rows, outer)
 
 
 def _holding(host: HostOps, free: Rows, inner: Rows) -> Flags:
     """Which ranges have a nested one of their kind and thread inside: the first to start in them."""
-    kind = _kind_of(host)
-    order = np.lexsort((host.start[inner], kind[inner], host.thread[inner]))
-    key = list(zip(*(a[inner[order]].tolist() for a in (host.thread, kind, host.start)), strict=True))
+    kind = _kinds(host, np.concatenate((inner, free)))
+    order = np.lexsort((host.start[inner], kind[: len(inner)], host.thread[inner]))
+    columns = (host.thread[inner], kind[: len(inner)], host.start[inner])
+    key = list(zip(*(column[order].tolist() for column in columns), strict=True))
     ends = host.end[inner[order]].tolist()
     holding = np.zeros(len(free), np.bool_)
-    for i, row in enumerate(free.tolist()):
-        mine = (int(host.thread[row]), int(kind[row]), int(host.start[row]))
+    for i, (row, number) in enumerate(zip(free.tolist(), kind[len(inner) :].tolist(), strict=True)):
+        mine = (int(host.thread[row]), number, int(host.start[row]))
         place = bisect_left(key, mine)
         if place < len(key) and key[place][:2] == mine[:2]:
             holding[i] = ends[place] <= host.end[row]

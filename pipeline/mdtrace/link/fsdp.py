@@ -25,7 +25,7 @@ def find_units(host: HostOps, tree: Nest) -> Units:
     """Forward passes of units: from the start of a unit's pre_forward to the end of its next post_forward on
     the thread. The parts that wrappers add to a module's name are taken off; a root without one is (root).
     """
-    marks = {text: m for text in host.names.texts if (m := _MARK.match(text))}
+    marks = {text: m for text in host.names.texts if text.startswith("FSDP::") and (m := _MARK.match(text))}
     of = np.full(len(host), NONE, np.int32)
     if not marks:
         return Units([], of)

@@ -43,7 +43,7 @@ def find_groups(host: HostOps, nest: Nest, records: Records, inner: Rows) -> Gro
     Args:
         inner: the innermost host event around the launch of each kernel.
     """
-    ends = nearest_of(nest.parent, host.names.match(_END), inner)
+    ends = nearest_of(nest.parent, host.names.match(_END, host.kind("nvtx")), inner)
     members = _members(host, nest) if (ends != NONE).any() else {}
     shared = Counter(ends.tolist())
     groups = Groups([], [], [], [])
@@ -59,8 +59,8 @@ def find_groups(host: HostOps, nest: Nest, records: Records, inner: Rows) -> Gro
 
 def _members(host: HostOps, nest: Nest) -> dict[int, list[int]]:
     """The calls that each outermost ncclGroupEnd ends."""
-    calls = host.kind("nvtx") & host.names.match(_CALL)
-    starts, ends = host.names.match(_START), host.names.match(_END)
+    calls = host.names.match(_CALL, host.kind("nvtx"))
+    starts, ends = host.names.match(_START, calls), host.names.match(_END, calls)
     found: dict[int, list[int]] = {}
     level, thread = 0, NONE
     held: list[int] = []

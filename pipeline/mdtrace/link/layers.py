@@ -70,7 +70,7 @@ def find_layers(host: HostOps, nest: Nest, forward: Rows) -> Layers:
     """
     accumulate, maker = accumulators(host, nest)
     layers = Layers(np.full(len(host), NONE, np.int32), accumulate, np.zeros(len(host), np.bool_))
-    frames = nest.nested & host.kind("python") & host.names.match(MODULE) & ~host.duplicate
+    frames = host.names.match(MODULE, nest.nested & host.kind("python") & ~host.duplicate)
     if frames.any():
         layers.begins = frames
         _number(layers, nest, frames, _parts(host.names), host.start)
@@ -91,7 +91,7 @@ def _ranges(host: HostOps, nest: Nest) -> Flags:
     ranges = nest.nested & host.kind("nvtx") & ~host.duplicate & (host.names.codes != NONE)
     if ranges.any():
         other = (STEP, UNNUMBERED_STEP, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE_RANGE, LIBRARY_CALL)
-        ranges &= ~host.names.where(lambda text: any(p.search(text) for p in other))
+        ranges &= ~host.names.where(lambda text: any(p.search(text) for p in other), ranges)
         ranges &= ~host.domains.match(LIBRARY_DOMAIN)
     chosen: Flags = ranges
     return chosen

@@ -27,10 +27,10 @@ def phases(host: HostOps, nest: Nest, module: Flags, forward: Rows) -> Phase:
         forward: by row, the forward operator of an autograd node.
     """
     named = host.kind("operator", "annotation", "nvtx")
-    backward = named & (host.names.match(BACKWARD) | autograd_nodes(host))
-    optimizer = named & host.names.match(OPTIMIZER)
+    backward = host.names.match(BACKWARD, named) | autograd_nodes(host)
+    optimizer = host.names.match(OPTIMIZER, named)
     strong = nearest(nest.parent, backward | optimizer)
-    begins = module | (named & host.names.match(FORWARD))
+    begins = module | host.names.match(FORWARD, named)
     begins[forward[forward != NONE]] = True
     weak = nearest(nest.parent, begins)
     of_marker = np.where(np.append(backward, False), _BACKWARD, _OPTIMIZER)
@@ -40,7 +40,7 @@ def phases(host: HostOps, nest: Nest, module: Flags, forward: Rows) -> Phase:
 
 def autograd_nodes(host: HostOps) -> Flags:
     """Operators that are nodes of the autograd graph, as the engine runs them."""
-    return host.kind("operator", "nvtx") & host.names.match(AUTOGRAD)
+    return host.names.match(AUTOGRAD, host.kind("operator", "nvtx"))
 
 
 def take_phase(phase: Phase, rows: Rows) -> Phase:

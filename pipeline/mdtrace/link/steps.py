@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -81,7 +82,8 @@ def find_steps(host: HostOps, nest: Nest) -> Steps:
     members never overlap, those inside another one are left out, and the one with most members is taken.
     Numbers come from the text; where they are missing or repeat, steps count from 0.
     """
-    profiler = np.flatnonzero(host.names.match(_PROFILER) & ~host.duplicate & ~host.form("mark"))
+    marks = host.kind("operator", "annotation", "nvtx") & ~host.duplicate & ~host.form("mark")
+    profiler = np.flatnonzero(host.names.match(_PROFILER, marks))
     if len(profiler):
         numbers = [
             int(m.group(1)) for r in profiler.tolist() if (m := _PROFILER.match(host.names.text(r) or ""))
@@ -100,16 +102,18 @@ _Family = tuple[Times, Times]  # rows of the markers by start, and their numbers
 
 def _families(host: HostOps) -> list[_Family]:
     """Rows that look like steps, by family, in order of first appearance."""
-    parts = {t: p for t in host.names.texts if (p := _parse(t)) is not None}
     kinds = host.kind("annotation", "nvtx") & ~host.duplicate & ~host.form("mark")
     found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-    for row in np.flatnonzero(kinds & host.names.where(parts.__contains__)).tolist():
-        family, number = parts[host.names.text(row) or ""]
+    for row in np.flatnonzero(host.names.where(_parse, kinds)).tolist():
+        parts = _parse(host.names.text(row) or "")
+        assert parts is not None
+        family, number = parts
         key = (family, int(host.thread[row]), int(host.domains.codes[row]))
         found.setdefault(key, []).append((row, number))
     return [f for members in found.values() if (f := _family(host, members)) is not None]
 
 
+@lru_cache(maxsize=4096)
 def _parse(text: str) -> tuple[str, int] | None:
     """A marker's text without its numbers, and the step's number, NONE where it has none."""
     if UNNUMBERED_STEP.search(text):
