@@ -1,7 +1,7 @@
 -- purpose: When each rank arrived at a collective and left it, on aligned clocks: the start of its kernel, record
 --   or range, or its readiness tick in a Horovod timeline (there for each tensor).
 -- grain: one row per instance, tensor and rank
--- reads: collectives, arrivals, instances, clocks
+-- reads: collectives, arrivals, clocks
 -- column: instance_id BIGINT collective across ranks
 -- column: tensor VARCHAR tensor negotiated; NULL: the arrival is that of the whole collective
 -- column: rank INTEGER rank that arrived

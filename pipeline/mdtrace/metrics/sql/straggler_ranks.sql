@@ -1,7 +1,7 @@
 -- purpose: Who makes the others wait: each rank's share of the time lost, whether it is the same one step after step, and
 --   what it does in the time in which the others wait, compared with them.
 -- grain: one row per rank
--- reads: straggler_blame, straggler_causes, clocks, processes
+-- reads: straggler_blame, straggler_causes, clocks
 -- filter: rank rows
 -- filter: step inside
 -- filter: time starts
