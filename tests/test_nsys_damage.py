@@ -100,6 +100,21 @@ def test_a_file_cut_off(tmp_path: Path) -> None:
     assert read.events()[0] > 5_000
 
 
+def test_a_page_cut_in_half_makes_no_rows_up(tmp_path: Path) -> None:
+    """What is missing of the last page reads as zeros; no row may come of it."""
+    whole = many(tmp_path / "whole.sqlite")
+    data, leaves = whole.read_bytes(), leaf_pages(whole, "CUPTI_ACTIVITY_KIND_KERNEL")
+    for i, part in enumerate((200, 1000, 2000, 3000, 3900)):
+        path = tmp_path / f"{i}.sqlite"
+        path.write_bytes(data[: (leaves[90] - 1) * PAGE + part])
+        read = Read(path, tmp_path / f"s{i}")
+        assert [p.pid for p in read.processes] == [11]
+        rows = read.rows("device_ops")
+        assert all(r["start_ns"] == 0x1000 + 10 * r["correlation"] and r["dur_ns"] == 5 for r in rows)
+        assert len(rows) >= sum(rows_on(whole, p) for p in leaves if p < leaves[90])
+        assert sum(read.events()) == len(rows)
+
+
 def test_every_cut_ends_in_rows_or_a_clear_error(tmp_path: Path) -> None:
     data = many(tmp_path / "whole.sqlite", 500).read_bytes()
     for i, size in enumerate([*range(1, 200, 40), *range(500, len(data), 4001)]):

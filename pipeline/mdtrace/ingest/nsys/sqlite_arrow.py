@@ -11,6 +11,7 @@ from typing import Any
 
 import adbc_driver_manager as adbc  # not its dbapi: that imports pandas
 import adbc_driver_sqlite
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -62,7 +63,7 @@ def read(
     first = ", ".join(f"{_FIRST[kind]} AS c{i}" for i, kind in enumerate(columns.values()))
     body = ", ".join(guarded(name, kind) for name, kind in columns.items())
     query = (
-        f"SELECT 0 AS r, {first} UNION ALL SELECT 1, {body} FROM {table}"
+        f"SELECT {span.first - 1} AS r, {first} UNION ALL SELECT rowid, {body} FROM {table}"
         f" WHERE rowid BETWEEN {span.first} AND {span.last}"
     )
     with (
@@ -76,14 +77,24 @@ def read(
         statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
         statement.set_sql_query(query)
         stream, _ = statement.execute_query()
+        before = span.first - 2
         skip = 1
         for batch in pa.RecordBatchReader.from_stream(stream):
+            before = _in_order(batch.column(0), before)
             yield _typed(batch.slice(skip), columns)
             skip = 0
 
 
+def _in_order(rowids: pa.Array, before: int) -> int:
+    """The last rowid; ReadErrors where they do not rise: that page is not what was once written."""
+    numbers = rowids.to_numpy()
+    if numbers[0] <= before or (np.diff(numbers) <= 0).any():
+        raise pa.ArrowInvalid("rowids out of order")
+    return int(numbers[-1])
+
+
 def _typed(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Without the leading row mark, under the columns' own names."""
+    """Without the leading rowid, under the columns' own names."""
     arrays = [batch.column(i + 1).cast(_TYPES[kind]) for i, kind in enumerate(columns.values())]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 

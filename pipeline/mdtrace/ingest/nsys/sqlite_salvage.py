@@ -34,7 +34,7 @@ def read(
     """
     body = "".join(f", {guarded(name, kind)}" for name, kind in columns.items())
     rest = f" AND {where}" if where else ""
-    query = f"SELECT rowid{body} FROM {table} WHERE rowid BETWEEN ? AND ?{rest} ORDER BY rowid"
+    query = f"SELECT rowid{body} FROM {table} WHERE rowid BETWEEN ? AND ?{rest}"
     held: list[Any] = []
     for row in _rows(db, query, span, tally):
         if skip:
@@ -52,15 +52,23 @@ def _rows(db: sqlite3.Connection, query: str, span: Span, tally: Tally) -> Itera
     first = span.first
     for _ in range(_MOST_GAPS):
         try:
+            torn = False
             for row in db.execute(query, (first, span.last)):
+                if row[0] < first:  # of a page whose end is missing: its first rows read as zeros
+                    torn = True
+                    continue
                 first = row[0] + 1
-                yield row
+                if torn:  # the next row may reach into what is missing
+                    torn = False
+                    tally.add("damaged_pages")
+                else:
+                    yield row
             return
         except sqlite3.DatabaseError:
             tally.add("damaged_pages")
         # Python's cursor steps ahead: it fails before it hands over the last row that is good.
         last_good = _one(db, query, first, span.last)
-        if last_good is not None:
+        if last_good is not None and last_good[0] >= first:
             first = last_good[0] + 1
             yield last_good
         found = _next_readable(db, query, first, span.last)
