@@ -31,18 +31,17 @@ _COPY = re.compile(
 _PLACE = {"H": "H", "S": "H", "D": "D", "M": "D", "Host": "H", "Device": "D"}
 
 
-def device_ops(events: Sequence[Event], kinds: Sequence[str], args: Sequence[DeviceArgs]) -> dict[str, Any]:
+def device_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[DeviceArgs]) -> dict[str, Any]:
     """Columns of device_ops but for the times."""
     labels = names([e.name for e in events])
-    kind = pa.array(kinds, pa.string())
     grid = triples([a.grid for a in args])
     block = triples([a.block for a in args])
     return {
         "device_id": _devices(events, args),
         "context_id": unsigned(first_given([a.context for a in args], [a.in_context for a in args])),
         "stream_id": _streams(events, args),
-        "kind": kind,
-        "class": _classes(kind, labels),
+        "kind": kinds,
+        "class": _classes(kinds, labels),
         "name": labels,
         "correlation": integers([a.correlation for a in args]),
         "external_id": integers(
@@ -96,13 +95,10 @@ def _classes(kinds: pa.Array, labels: pa.Array) -> pa.Array:
     return kernels
 
 
-def _copies(kinds: Sequence[str], events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array | None:
-    if "memcpy" not in kinds:
-        return None
-    found = [
-        copy_kind(e.name, a.kind) if kind == "memcpy" else None
-        for kind, e, a in zip(kinds, events, args, strict=True)
-    ]
+def _copies(kinds: pa.Array, events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
+    found: list[str | None] = [None] * len(events)
+    for i in pc.indices_nonzero(pc.equal(kinds, "memcpy")).to_pylist():
+        found[i] = copy_kind(events[i].name, args[i].kind)
     return pa.array(found, pa.string())
 
 

@@ -20,22 +20,18 @@ from mdtrace.ingest.kineto.events import Event, HostArgs, LaunchArgs, MemoryArgs
 
 Columns = dict[str, Any]
 
-_KINDS = pa.array(["operator", "annotation", "python", "overhead"])
-_CODES = {kind: code for code, kind in enumerate(_KINDS.to_pylist())}
-_FORMS = pa.array(["nested", "nested", "nested", "async"])  # by kind
 _CPU = 0  # c10::DeviceType, as memory marks write it
 
 
-def host_ops(events: Sequence[Event], kinds: Sequence[str], args: Sequence[HostArgs]) -> Columns:
+def host_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[HostArgs]) -> Columns:
     """Columns of host_ops but for the times.
 
     The profiler's own overhead (buffer requests, flushes) may cross operators: its form is async.
     """
-    codes = pa.array([_CODES[k] for k in kinds], pa.int8())
     return {
         "thread_id": thread_ids([e.tid for e in events]),
-        "kind": _KINDS.take(codes),
-        "form": _FORMS.take(codes),
+        "kind": kinds,
+        "form": pc.if_else(pc.equal(kinds, "overhead"), "async", "nested"),
         "name": names([e.name for e in events]),
         "sequence": unsigned([a.sequence for a in args]),
         "forward_thread_id": _forward_threads(args),
@@ -68,11 +64,11 @@ def _forward_threads(args: Sequence[HostArgs]) -> pa.Array:
     return integers([a.forward_thread or None for a in args])
 
 
-def launches(events: Sequence[Event], apis: Sequence[str], args: Sequence[LaunchArgs]) -> Columns:
+def launches(events: Sequence[Event], apis: pa.Array, args: Sequence[LaunchArgs]) -> Columns:
     """Columns of launches but for the times."""
     return {
         "thread_id": thread_ids([e.tid for e in events]),
-        "api": pa.array(apis, pa.string()),
+        "api": apis,
         "name": names([e.name for e in events]),
         "correlation": integers([a.correlation for a in args]),
         "external_id": _external_ids(args),

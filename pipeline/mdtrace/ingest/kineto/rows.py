@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mdtrace.ingest.kineto import device, host
@@ -182,13 +183,13 @@ class Rows:
         self.segment.tally["host_ops"] += len(kinds)
         self._host_rows(key, series, timed, kinds)
 
-    def _host_rows(self, key: int, series: int, timed: "_Timed", kinds: Sequence[str]) -> None:
+    def _host_rows(self, key: int, series: int, timed: "_Timed", kinds: pa.Array) -> None:
         events, stage = timed.events, self._stage(series)
         args = self._args_host.decode([e.args for e in events])
         columns = host.host_ops(events, kinds, args)
         columns |= {"start_ns": timed.starts, "dur_ns": self._durations(events)}
         tally = self.segment.tally
-        tally["operators"] += kinds.count("operator")
+        tally["operators"] += _count(kinds, "operator")
         tally["shapes"] += len(events) - columns["input_dims"].null_count
         comms = host_records(columns["name"], [a.collective for a in args])
         self._write_comms(stage, key, "host_ops", comms, columns["name"], events)
@@ -205,7 +206,7 @@ class Rows:
             for category, count in Counter(e.cat for e in timed.events).items():
                 place = key, self._kind(category or "ph X")
                 self.segment.unsure[place] = self.segment.unsure.get(place, 0) + count
-            self._host_rows(key, UNSURE, timed, ["annotation"] * len(timed.events))
+            self._host_rows(key, UNSURE, timed, pa.repeat("annotation", len(timed.events)))
 
     def _write_launches(self, key: int, series: int, events: Sequence[Event]) -> None:
         timed = self._timed(events)
@@ -235,7 +236,7 @@ class Rows:
             return
         kinds = self._store(timed.events)
         self.segment.tally["device_ops"] += len(kinds)
-        self.segment.tally["kernels"] += kinds.count("kernel")
+        self.segment.tally["kernels"] += _count(kinds, "kernel")
         args = self._args_device.decode([e.args for e in timed.events])
         columns = device.device_ops(timed.events, kinds, args)
         columns |= {"start_ns": timed.starts, "dur_ns": self._durations(timed.events)}
@@ -256,15 +257,20 @@ class Rows:
             self.segment.tally["comm_records"] += len(at)
             stage.write(key, "comm_records", records)
 
-    def _store(self, events: Sequence[Event]) -> list[str]:
-        """Count events as stored; returns the kind of each in its table."""
-        categories = [e.cat for e in events]
-        kinds: dict[str | None, str] = {}
-        for category, count in Counter(categories).items():
-            self.segment.counts.store(self._kind(category or _MEMORY), count)
+    def _store(self, events: Sequence[Event]) -> pa.Array:
+        """Count events as stored; returns the kind of each in its table, as text."""
+        categories = pa.array([e.cat for e in events], pa.string()).fill_null(_MEMORY).dictionary_encode()
+        kinds = []
+        counts = np.bincount(categories.indices.to_numpy())
+        for category, count in zip(categories.dictionary.to_pylist(), counts.tolist(), strict=True):
+            self.segment.counts.store(self._kind(category), count)
             route = self._routes[category]
-            kinds[category] = route.kind if route else "memory"
-        return [kinds[c] for c in categories]
+            kinds.append(route.kind if route else "memory")
+        return pa.array(kinds).take(categories.indices)
+
+
+def _count(kinds: pa.Array, kind: str) -> int:
+    return pc.sum(pc.equal(kinds, kind)).as_py() or 0
 
 
 @dataclass(frozen=True)
