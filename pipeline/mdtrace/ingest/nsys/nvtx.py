@@ -109,7 +109,10 @@ def _domains(task: Task, keys: Ints, batch: pa.RecordBatch) -> pa.Array | None:
     numbers = ints(ids, len(keys), _DEFAULT_DOMAIN)
     texts: list[str | None] = [None]
     index = np.zeros(len(keys), np.int64)
+    present = set(np.unique(numbers).tolist())
     for (key, domain), name in task.context.domains.items():
+        if domain not in present:
+            continue
         hit = (keys == key) & (numbers == domain)
         if hit.any():
             index[hit] = len(texts)

@@ -1,5 +1,6 @@
 """A parquetdir export as tables: one Parquet file a table."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class ParquetSource:
                 f"{label}: none of its {len(files)} Parquet files can be read",
                 "run again: nsys export --type parquetdir REPORT.nsys-rep",
             )
+        self._lock = threading.Lock()
         self._strings: tuple[Any, pa.Array] | None = None
 
     def _file(self, table: str) -> pq.ParquetFile:
@@ -109,9 +111,10 @@ class ParquetSource:
 
     def _string_ids(self) -> tuple[Any, pa.Array]:
         """StringIds in memory, sorted by id: a Parquet file has no index to look single texts up by."""
-        if self._strings is None:
-            self._strings = self._load_strings()
-        return self._strings
+        with self._lock:
+            if self._strings is None:
+                self._strings = self._load_strings()
+            return self._strings
 
     def _load_strings(self) -> tuple[Any, pa.Array]:
         empty = (np.zeros(0, np.int64), pa.array([], pa.string()))
