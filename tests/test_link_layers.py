@@ -290,3 +290,25 @@ def test_layers_are_the_same_on_every_rank(tmp_path: Path) -> None:
         found.append(column(linked, "layers", "path"))
     assert found[0] == found[1]
     assert len(found[0]) == 22
+
+
+def test_threads_count_sequence_numbers_each_for_itself(tmp_path: Path) -> None:
+    """The recomputed block's 30 lies between the stem's forward 30 and its node; the thread tells."""
+    linked = link(
+        tmp_path,
+        host_ops=[
+            _frame("Stem_0", 0, 20),
+            _op("aten::stem", 2, 18, sequence=30),
+            _frame("Block_0", 30, 60),
+            _op("CheckpointFunction", 32, 58, sequence=31),
+            _frame("Head_0", 70, 90),
+            _op("aten::head", 72, 88, sequence=32),
+            _node("HeadBackward0", 100, 110, 32),
+            _node("CheckpointFunctionBackward", 120, 200, 31),
+            _frame("Block_0", 130, 150, BACKWARD),
+            _op("aten::inner", 132, 148, BACKWARD, sequence=30),
+            _node("InnerBackward0", 160, 180, 30, forward_thread_id=2),
+            _node("StemBackward0", 210, 220, 30),
+        ],
+    )
+    assert _paths(linked)[6:] == ["Head_0", "Block_0", "Block_0", "Block_0", "Block_0", "Stem_0"]

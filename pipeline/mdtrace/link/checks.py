@@ -16,9 +16,7 @@ from mdtrace.link.steps import Steps
 from mdtrace.tables.diagnostics import Diagnostic
 
 _KERNEL_CALL = re.compile(r"(?i)launch(?!host)")
-_TOLERANCE_NS = (
-    1000  # overlap of two activities of a stream that rounding explains: the coarsest clock's tick
-)
+_TOLERANCE_NS = 1000  # overlap on a stream that rounding explains: a tick of the coarsest clock
 _COVERED = 3  # whole successors that an activity has to outlast to be doubted,
 _TIMES = 10  # and how many times as long as each of them it lasts
 

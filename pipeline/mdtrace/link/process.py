@@ -10,6 +10,7 @@ from mdtrace.link.autograd import forward_of
 from mdtrace.link.checks import Checked, check
 from mdtrace.link.collectives import find_collectives
 from mdtrace.link.columns import HostOps, bounds, host_ops, ids, integers, names, nullable, threads
+from mdtrace.link.costs import operator_costs
 from mdtrace.link.launches import DeviceLinks, externals, link_device_ops, link_launches
 from mdtrace.link.layers import Layers, find_layers
 from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, nearest_of, nest, take, with_copies
@@ -58,7 +59,7 @@ def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
     made["collectives"] = _calls_and_work(
         linked, _Host(staged, host, tree, steps, layers, phase, process_id, file), launch_threads
     )
-    linked.tables = {name: table for name, table in made.items() if len(table)}
+    linked.tables |= {name: table for name, table in made.items() if len(table)}
     linked.columns["host_ops"] = _host_columns(host, tree, steps, layers, phase, process_id)
     linked.start_ns, linked.end_ns = _bounds(staged, host)
     return linked
@@ -90,6 +91,7 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
         "device_op_count": pa.array(links.launched),
     }
     linked.columns["device_ops"] = _device_columns(host, links)
+    linked.tables["op_costs"] = operator_costs(staged, host.ops, host.tree, links, process_id)
     found = find_collectives(staged, host.ops, host.tree, links, host.steps, process_id)
     checked = Checked(staged, host.ops, host.tree, launches, links, host.steps, operators, found, host.file)
     linked.diagnostics = check(checked)
