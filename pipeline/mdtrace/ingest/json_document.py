@@ -129,6 +129,8 @@ class Outside:
         key = _KEY.match(cursor.buf, cursor.pos)
         if key is None or key.end() >= len(cursor.buf):
             return self._loose_string()
+        if cursor.buf[key.end()] == ord("[") and (found := self._other_array(key.end())):
+            return found
         end = value_end(cursor.buf, key.end())
         if nested := _EVENTS.search(cursor.buf, key.end(), len(cursor.buf) if end is None else end):
             self.depth += depth_at(cursor.buf, key.end(), nested.start())
@@ -143,6 +145,23 @@ class Outside:
             self._store(key[1], end, end)  # an empty value
             cursor.pos = key.end()
         return None
+
+    def _other_array(self, at: int) -> Found | None:
+        """An array of events under another key, as damage may leave it."""
+        cursor = self.cursor
+        inside = separators_end(cursor.buf, at + 1)
+        if not cursor.buf[inside:] and not cursor.eof:
+            return "more"
+        if cursor.buf[inside : inside + 1] != b"{":
+            return None
+        kind = self._kind(inside, "document")
+        if kind == "document":
+            return None
+        if kind is None:
+            return self._unfinished()
+        self.notes.repair(cursor.offset, {"events under another key": 1})
+        cursor.pos = at + 1
+        return "events"
 
     def _store(self, key: bytes, at: int, end: int) -> None:
         done: Counts = {} if end > at else {"empty value": 1}

@@ -32,7 +32,7 @@ from mdtrace.ingest.json_document import Outside
 from mdtrace.ingest.json_ranges import WINDOW, Header, boundary, header, split_ranges
 from mdtrace.ingest.json_repair import Counts, decode_lenient, invalid_utf8
 from mdtrace.ingest.json_salvage import REFUSALS, Salvage
-from mdtrace.ingest.json_scan import last_boundary, looks_like_json
+from mdtrace.ingest.json_scan import last_boundary, looks_like_json, separators_end
 
 E = TypeVar("E")
 
@@ -185,7 +185,7 @@ class JsonEvents(Generic[E]):
                 window *= 2
             elif window > _SMALL and cut is not None:
                 window //= 4
-            elif window < min(_SMALL, size - cursor.pos):
+            elif cut is None and window < min(_SMALL, size - cursor.pos):
                 window *= 2
             else:
                 step = salvage.step(events)
@@ -194,6 +194,7 @@ class JsonEvents(Generic[E]):
                 if step == "closed":
                     self._notes.closed = True
                     break
+                cursor.pos = separators_end(cursor.buf, cursor.pos)
                 window = max(window, _SMALL)
         return events
 

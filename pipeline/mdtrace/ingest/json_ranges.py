@@ -51,11 +51,11 @@ def header(path: Path) -> Header:
         return Header(notes.document, array, outside.depth, text.compression)
 
 
-def split_ranges(path: Path, n: int) -> list[tuple[int, int]]:
+def split_ranges(path: Path, n: int, *, least: int = WINDOW) -> list[tuple[int, int]]:
     """Up to `n` byte ranges of about equal length that each begin at an event, for `JsonEvents`.
 
     The first begins at 0 and takes the header with it, the last ends at the end of the file. One
-    range where the file is compressed or small. A boundary is proven in the end by the reader of
+    range where the file is compressed or has less than `least` bytes for each. A boundary is proven in the end by the reader of
     the range before it: see `JsonEvents.joined`.
 
     Raises:
@@ -63,7 +63,7 @@ def split_ranges(path: Path, n: int) -> list[tuple[int, int]]:
     """
     size = path.stat().st_size
     head = header(path)
-    if n < 2 or head.compression != "none" or head.array is None or size < n * WINDOW:
+    if n < 2 or head.compression != "none" or head.array is None or size < n * least:
         return [(0, size)]
     cuts = [0]
     for i in range(1, n):

@@ -4,8 +4,10 @@ A repaired value is closed by its own brackets only: what ends too early stays u
 """
 
 import codecs
+import contextlib
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -28,9 +30,12 @@ _SURROGATES = re.compile(
     re.DOTALL,
 )
 _CONTROL = re.compile(rb"[\x00-\x1f]")
-_BARE_QUOTE = re.compile(rb'"')
+_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*+\Z')
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _ANY_QUOTE = re.compile(rb'[^"]*+"')
+_BARE_QUOTE = re.compile(rb'"')
+_QUOTE_OR_ESCAPE = re.compile(rb'\\.|"', re.DOTALL)
 _SWALLOWED = re.compile(rb'"\s*:|"\s*,\s*"')  # a string that holds this has eaten its neighbours
 
 # What must follow the quote that ends a key, a value in an object, a value in an array.
@@ -227,12 +232,14 @@ def mend_string(body: bytes, counts: Counts) -> bytes:
     Raises:
         UnrepairableError: the quotes inside show that other members were swallowed.
     """
+    if _PLAIN.match(body):
+        return body
     if any(m[1] is not None for m in _ESCAPE.finditer(body)):
         count(counts, "bad escape")
         body = body.replace(b"\\", b"\\\\")
-        body = _quotes(body, re.compile(rb'"'), counts)
+        body = _quotes(body, _BARE_QUOTE, counts)
     else:
-        body = _quotes(body, re.compile(rb'\\.|"', re.DOTALL), counts)
+        body = _quotes(body, _QUOTE_OR_ESCAPE, counts)
         body = _surrogates(body, counts)
     controls = len(_CONTROL.findall(body))
     if controls:
@@ -259,17 +266,23 @@ def _surrogates(body: bytes, counts: Counts) -> bytes:
     return _SURROGATES.sub(lambda m: b"\\ufffd" if m[1] else m[0], body)
 
 
-def repairs(text: bytes, at: int, high: int) -> "list[tuple[bytes, int, Counts]]":
-    """All ways to mend the value at text[at], the likelier first: (strict JSON, end, what was done)."""
-    found: list[tuple[bytes, int, Counts]] = []
-    for closing_backslash in (False, True):
+def repairs(text: bytes, at: int, high: int, end: int | None) -> Iterator[tuple[bytes, int, Counts]]:
+    """The ways to mend the value at text[at], the likelier first: (strict JSON, its end, what was done).
+
+    Args:
+        end: where the value seems to end by its brackets, if it does: its strings alone are mended first.
+    """
+    if end is not None:
         counts: Counts = {}
+        with contextlib.suppress(UnrepairableError):
+            yield _STRING.sub(lambda m: b'"' + mend_string(m[1], counts) + b'"', text[at:end]), end, counts
+    for closing_backslash in (False, True):
+        counts = {}
         try:
             mended, end = repair(text, at, high, counts, closing_backslash=closing_backslash)
         except UnrepairableError:
             continue
-        found.append((mended, end, counts))
-    return found
+        yield mended, end, counts
 
 
 def decode_lenient(raw: "bytes | msgspec.Raw", repaired: Counts | None = None) -> Any:
@@ -291,7 +304,7 @@ def decode_lenient(raw: "bytes | msgspec.Raw", repaired: Counts | None = None) -
     except (msgspec.DecodeError, RecursionError):
         pass
     wrapped = b"[" + text + b"]"  # so that a scalar is mended by the same rules
-    for mended, end, done in repairs(wrapped, 0, len(wrapped)):
+    for mended, end, done in repairs(wrapped, 0, len(wrapped), None):
         if end != len(wrapped):
             continue
         try:

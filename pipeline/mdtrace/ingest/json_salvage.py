@@ -65,7 +65,7 @@ class Salvage(Generic[E]):
         near = next_event(buf, at, skip=_NEIGHBOURS)
         if near is None and self._may_grow(_AHEAD):
             return "more"
-        if self._mended(events, at, max(near or len(buf), end or 0)):
+        if self._mended(events, at, end, max(near or len(buf), end or 0)):
             return "event"
         return self._lost(at, end)
 
@@ -107,10 +107,11 @@ class Salvage(Generic[E]):
         self._take(events, event, text, end, done)
         return True
 
-    def _mended(self, events: list[E], at: int, high: int) -> bool:
+    def _mended(self, events: list[E], at: int, end: int | None, high: int) -> bool:
         text = self.cursor.buf[at:high]
         clean = clean_utf8(text, {})
-        for mended, length, done in repairs(clean, 0, len(clean)):
+        same = end is not None and clean is text
+        for mended, length, done in repairs(clean, 0, len(clean), end - at if same and end else None):
             event = self._typed(mended, done)
             if event is not None:
                 length = length if clean is text else _original_length(text, clean[:length], done)
