@@ -100,7 +100,7 @@ def test_two_that_changed_places_still_find_each_other(tmp_path: Path) -> None:
 def test_time_plays_no_part(tmp_path: Path) -> None:
     """A second apart, and in files whose clocks start at their own zero."""
     rows = [reduce(0, 10, seq=1, process_id=0), reduce(10**9, 10**9 + 10, seq=1, process_id=1)]
-    sources = [{"source_id": 0, "clock_base": "file"}, {"source_id": 1, "clock_base": "file"}]
+    sources = [{"source_id": s, "format": "nsys", "clock_base": "file"} for s in (0, 1)]
     processes = [{"process_id": p, "source_id": p} for p in (0, 1)]
     matched = match_collectives(dataset(tmp_path, collectives=rows, sources=sources, processes=processes))
     assert ids(matched) == {0: [0], 1: [0]}

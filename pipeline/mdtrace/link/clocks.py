@@ -90,7 +90,9 @@ def _captures(dataset: Dataset) -> list[Capture]:
     found = []
     for process in dataset.table("processes", ["process_id", "rank", "host", "source_id"]).to_pylist():
         source = sources.get(process["source_id"], {})
-        epoch, timeline = source.get("clock_base") == "epoch", source.get("format") == "horovod"
+        timeline = source.get("format") == "horovod"
+        # Kineto's times are absolute where it states no base, however small they are.
+        epoch = source.get("clock_base") == "epoch" or source.get("format") == "kineto"
         found.append(Capture(**process, epoch=epoch, timeline=timeline))
     return sorted(found, key=lambda c: c.process_id)
 
