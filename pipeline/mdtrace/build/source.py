@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 # Large tables: streamed from the stage in parts. Small ones: staged and linked rows joined in memory.
 STREAMED = ("host_ops", "launches", "device_ops", "counters")
 SMALL = ("sources", "processes", "devices", "diagnostics")  # written once for the whole dataset
-JOINED = ("steps", "layers", "collectives", "arrivals")
+JOINED = ("steps", "layers", "collectives", "arrivals", "op_costs")
 
 # References inside a process that a reader stages as plain row numbers, not knowing the process's id.
 ROW_REFERENCES = {"collectives": ("host_op_id", "device_op_id"), "arrivals": ("collective_id",)}

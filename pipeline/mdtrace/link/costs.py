@@ -1,0 +1,197 @@
+"""Which operators have which cost, each piece of work counted once; and the device time of each.
+
+Of operators that lie inside one another one only is given a cost, so that sums over a process hold all work
+once, however the framework nests its calls:
+
+1. A model of extent `whole` counts all that happens inside its operator; of several such operators around one
+   another the outermost has the cost (addmm, not the copy of its bias; mse_loss, not the mean inside).
+2. A model of extent `wrapper` (linear, convolution, foreach forms on a CPU) gives way to operators inside
+   that have a cost, and holds where there are none. A wrapper that launches kernels itself does the work
+   itself: it counts as whole.
+3. An operator whose model cannot tell FLOP or bytes counts as having none.
+
+Device activities belong to the operator with a cost around their launch, else to the innermost operator,
+which then has a row that says why there is no cost.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from mdtrace.costs import Cost
+from mdtrace.ingest.stage import StagedProcess
+from mdtrace.link.columns import HostOps, flags, ids, integers, names
+from mdtrace.link.cost_calls import Costs, Modelled, find_costs, find_models, list_types
+from mdtrace.link.launches import DeviceLinks
+from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Times, nearest, nearest_of, take
+
+NO_MODEL = "no model for the operator"
+NO_OPERATOR = "no operator around the launch"
+GRAPH = "replayed from a graph"
+
+_LONGEST = 1 << 42  # ns, over an hour: of what is longer, that much counts, so that sums fit
+
+
+def operator_costs(
+    staged: StagedProcess, host: HostOps, tree: Nest, links: DeviceLinks, process_id: int
+) -> pa.Table:
+    """Rows of `op_costs` without the written columns, ascending.
+
+    In a process with device activity only rows with work or device activity are made; in others all operators
+    without operators inside have one, views and allocations too, since the host's time is what there is.
+    """
+    work = _device_work(staged, links)
+    eligible = host.kind("operator", "nvtx") & tree.nested & ~host.duplicate
+    modelled = find_models(host, eligible)
+    kernels = list_types(links.host, names(staged, "device_ops"), len(host))
+    costs = find_costs(staged, host, modelled, kernels)
+    chosen = choose(tree.parent, modelled, costs, work.launchers(len(host)))
+    found = _Found(host, tree, modelled, costs, work, chosen)
+    return found.table(process_id)
+
+
+def choose(parent: Rows, modelled: Modelled, costs: Costs, launches: Flags) -> Flags:
+    """The rows of host_ops that are given their cost: none lies inside another one.
+
+    Args:
+        parent: innermost event around each row.
+        launches: rows that launch device work themselves.
+    """
+    known = np.zeros(len(parent), np.bool_)
+    known[costs.rows] = costs.known()
+    wrapper = known & modelled.where("wrapper") & ~launches
+    whole = known & ~wrapper
+    outside = take(nearest(parent, whole), parent) == NONE
+    outermost, candidates = whole & outside, wrapper & outside
+    chosen: Flags = outermost | (candidates & ~_around(parent, outermost | candidates))
+    return chosen
+
+
+def _around(parent: Rows, rows: Flags) -> Flags:
+    """All events around the flagged rows; each is met once."""
+    found = np.zeros(len(parent), np.bool_)
+    todo = np.unique(parent[rows])
+    while len(todo):
+        todo = todo[todo != NONE]
+        todo = todo[~found[todo]]
+        found[todo] = True
+        todo = np.unique(parent[todo])
+    return found
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Device activities that have an operator (or annotation) around their launch: its row, duration in ns,
+    whether they are compute kernels, whether a graph replayed them."""
+
+    host: Rows
+    duration: Times
+    compute: Flags
+    graph: Flags
+
+    def launchers(self, count: int) -> Flags:
+        """Which of `count` rows of host_ops launch work themselves."""
+        found = np.zeros(count, np.bool_)
+        found[self.host[~self.graph]] = True
+        return found
+
+
+def _device_work(staged: StagedProcess, links: DeviceLinks) -> _Work:
+    classes = names(staged, "device_ops", "class")
+    rows = np.flatnonzero(
+        classes.where(lambda c: c != "sync")
+        & ~flags(staged, "device_ops", "duplicate")
+        & (links.host != NONE)
+    )
+    duration = np.clip(integers(staged, "device_ops", "dur_ns", 0)[rows], 0, _LONGEST)
+    return _Work(links.host[rows], duration, classes.where(lambda c: c == "compute")[rows], links.graph[rows])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Costs of a process, and what their rows are made of."""
+
+    host: HostOps
+    tree: Nest
+    modelled: Modelled
+    costs: Costs
+    work: _Work
+    chosen: Flags
+
+    @cached_property
+    def owner(self) -> Rows:
+        """By device activity the row of host_ops it counts for."""
+        costed = nearest_of(self.tree.parent, self.chosen, self.work.host)
+        owner: Rows = np.where(costed == NONE, self.work.host, costed)
+        return owner
+
+    def table(self, process_id: int) -> pa.Table:
+        wanted = self.chosen.copy()
+        wanted[self.owner] = True
+        if not self.host.staged.rows("device_ops"):
+            wanted |= self._idle_leaves()
+        rows = np.flatnonzero(wanted)
+        numbers, costs = self._costs(rows)
+        times = self._times(rows)
+        return pa.table({"host_op_id": ids(rows, process_id), **self._columns(rows, numbers, costs), **times})
+
+    def _idle_leaves(self) -> Flags:
+        """Operators with neither operators inside nor a cost around."""
+        operators = self.host.kind("operator") & self.tree.nested & ~self.host.duplicate
+        inside = np.unique(self.tree.parent[operators])
+        leaves: Flags = operators & (nearest(self.tree.parent, self.chosen) == NONE)
+        leaves[inside[inside != NONE]] = False
+        return leaves
+
+    def _costs(self, rows: Rows) -> tuple[Rows, list[Cost]]:
+        """For each row the number of its cost, or of its reason, in a list."""
+        costs = [*self.costs.costs, Cost(0, 0), *(Cost(reason=r) for r in (NO_MODEL, NO_OPERATOR, GRAPH))]
+        nothing, no_model, no_operator, graph = range(len(costs) - 4, len(costs))
+        numbers = np.full(len(rows), no_model)
+        place = np.minimum(np.searchsorted(self.costs.rows, rows), max(len(self.costs.rows) - 1, 0))
+        if len(self.costs.rows):
+            here = self.costs.rows[place] == rows
+            numbers[here] = self.costs.which[place[here]]
+        if not len(self.work.host):
+            numbers[self.modelled.where("nothing")[rows]] = nothing
+        other = ~self.chosen[rows]
+        numbers[other & ~self.host.kind("operator", "nvtx")[rows]] = no_operator
+        numbers[other & np.isin(rows, self.work.host[self.work.graph])] = graph
+        return numbers, costs
+
+    def _columns(self, rows: Rows, numbers: Rows, costs: list[Cost]) -> dict[str, pa.Array]:
+        def column(values: list[int | None] | list[str | None], kind: pa.DataType) -> pa.Array:
+            return pa.array(values, kind).take(pa.array(numbers))
+
+        models = pa.array([m.name for m in self.modelled.models], pa.string())
+        code = self.modelled.of[rows]
+        return {
+            "flops": column([c.flops for c in costs], pa.int64()),
+            "bytes": column([c.bytes for c in costs], pa.int64()),
+            "model": models.take(pa.array(code, mask=code == NONE)),
+            "dtype": column([c.dtype if c.flops else None for c in costs], pa.string()),
+            "reason": column([c.reason for c in costs], pa.string()),
+        }
+
+    def _times(self, rows: Rows) -> dict[str, pa.Array]:
+        """Count of device activities, and sums of their durations."""
+        place = np.searchsorted(rows, self.owner)
+        count = np.bincount(place, minlength=len(rows))
+        none = pa.array(count == 0)
+        return {
+            "device_op_count": pa.array(count.astype(np.int32)),
+            "device_ns": _unless(none, _sums(place, self.work.duration, len(rows))),
+            "compute_ns": _unless(none, _sums(place, self.work.duration * self.work.compute, len(rows))),
+        }
+
+
+def _sums(place: Rows, values: Times, count: int) -> Times:
+    total = np.zeros(count, np.int64)
+    np.add.at(total, place, values)
+    return total
+
+
+def _unless(null: pa.Array, values: Times) -> pa.Array:
+    return pa.array(values, mask=null.to_numpy(zero_copy_only=False))
