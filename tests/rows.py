@@ -45,6 +45,7 @@ def dataset(folder: Path, **given: Rows) -> Dataset:
     ranks = {r["process_id"]: r["rank"] for r in rows["processes"]}
     for name, some in rows.items():
         _write(folder, name, some, ranks)
+    folder.mkdir(parents=True, exist_ok=True)  # where no table has a row
     write_manifest(folder)
     return open_dataset(folder)
 

@@ -21,6 +21,12 @@ COMMANDS = (
     ("info", "Datasets"),
     ("tables", "Datasets"),
     ("sql", "Datasets"),
+    ("overlap", "Where the time goes"),
+    ("idle", "Where the time goes"),
+    ("kernels", "Where the time goes"),
+    ("ops", "Where the time goes"),
+    ("steps", "Where the time goes"),
+    ("collectives", "Where the time goes"),
 )
 
 app = typer.Typer(

@@ -1,0 +1,115 @@
+"""What the commands that print a metric share: raw rows or a table, units, and the notes beside it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mdtrace.commands.options import Format
+
+if TYPE_CHECKING:
+    from mdtrace.metrics.engine import Result
+    from mdtrace.tables.dataset import Dataset
+
+Row = Mapping[str, Any]
+ROWS = 40  # printed at most; a machine format has all
+
+_UNITS = (("s", 1e9, 1e11), ("ms", 1e6, 1e6), ("µs", 1e3, 0))  # unit, its ns, used from this many ns on
+
+
+def raw(result: "Result", format: Format | None, out: Path | None) -> bool:  # noqa: A002 - the option's name
+    """Write the rows as they are, if a machine format or a file is asked for; say whether it was."""
+    from mdtrace.commands import output
+
+    chosen = output.chosen(format, out)
+    if chosen is Format.TABLE:
+        return False
+    output.write_rows(result.arrow(), chosen, out)
+    return True
+
+
+def unit(rows: Iterable[Row], key: str) -> tuple[str, Callable[[float], str]]:
+    """One unit of time for a whole table, fit for its largest value, and what writes a time in it."""
+    largest = max((abs(r[key]) for r in rows if r[key] is not None), default=0)
+    name, size, _ = next(u for u in _UNITS if largest >= u[2])
+    return name, lambda ns: f"{ns / size:.2f}"
+
+
+def with_shares(rows: Sequence[Row], of: str, keys: Sequence[str], text: Callable[[float], str]) -> list[Row]:
+    """The rows with the named times as text: time and share of another time."""
+    return [{**r, **{k: _with_share(r[k], r[of], text) for k in keys}} for r in rows]
+
+
+def _with_share(part: float | None, whole: float | None, text: Callable[[float], str]) -> str | None:
+    if part is None:
+        return None
+    share = f"{100 * part / whole:5.1f}%" if whole else ""
+    return f"{text(part)} {share}".rstrip()
+
+
+def print_rows(rows: Sequence[Row], columns: Mapping[str, Any], title: str, limit: int = ROWS) -> None:
+    """Print the first rows, and say how many are left out."""
+    from mdtrace.commands import output
+
+    if not rows:
+        output.line(f"{title}: nothing to show.")
+        return
+    output.print_table(rows[:limit], columns, title=title)
+    if len(rows) > limit:
+        output.line(f"… and {len(rows) - limit} more rows: all of them with --format csv")
+
+
+def identity(rows: Sequence[Row]) -> dict[str, Any]:
+    """Columns that say whose row it is: rank, or process where a rank is unknown or taken twice; device."""
+    from mdtrace.commands.output import Shown
+
+    processes = {r["process_id"]: r["rank"] for r in rows}
+    ranks = [r for r in processes.values() if r is not None]
+    columns = {"rank": Shown("rank")} if ranks else {}
+    if len(set(ranks)) < len(processes):
+        columns["process_id"] = Shown("process")
+    if any(r["device_id"] is not None for r in rows):
+        columns["device_id"] = Shown("device")
+    return columns
+
+
+def basis_notes(rows: Sequence[Row]) -> None:
+    """Say what was accounted where it was not devices."""
+    from mdtrace.commands.output import line
+
+    bases = {r["basis"] for r in rows}
+    if "host records" in bases:
+        line(
+            "No device activity: operators and the backend's records on the host are accounted. They share"
+            " the cores, so overlap does not mean that communication was hidden."
+        )
+    if "timeline" in bases:
+        line("A timeline alone tells of communication, and of nothing else.")
+    if None in bases:
+        line("–: no activity was captured that could be accounted.")
+
+
+def steady_note(dataset: "Dataset") -> str:
+    """Which steps count in steady-state figures, and which were left out, and why."""
+    from mdtrace.metrics.engine import run
+
+    rows = run(dataset, "step_times").arrow().to_pylist()
+    if not rows:
+        return "no steps are marked, so warm-up cannot be told apart"
+    steady = spans({r["step"] for r in rows if r["steady"]})
+    reasons: dict[str, set[int]] = {}
+    for row in rows:
+        if row["left_out"]:
+            reasons.setdefault(row["left_out"], set()).add(row["step"])
+    left = "; ".join(f"{spans(steps)} ({why})" for why, steps in reasons.items())
+    return f"steps {steady}" + (f"; left out: {left}" if left else "; none left out")
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 7 → "1-3, 7"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
