@@ -23,10 +23,14 @@ def diagnostics(source: Source, account: Account) -> list[Diagnostic]:
     return [*_damage(source, account), *_gaps(source, account)]
 
 
+_CUT = "cut off"  # the event in which a file ends: `truncated` says so
+
+
 def _damage(source: Source, account: Account) -> Iterator[Diagnostic]:
     if account.truncated:
         yield source.diagnostic("truncated")
-    for code, reasons in (("repaired_text", account.repaired), ("damaged_events", account.skipped)):
+    damaged = Counter({reason: n for reason, n in account.skipped.items() if reason != _CUT})
+    for code, reasons in (("repaired_text", account.repaired), ("damaged_events", damaged)):
         if count := sum(reasons.values()):
             listed = ", ".join(f"{reason}: {number}" for reason, number in sorted(reasons.items()))
             yield source.diagnostic(code, count, reasons=listed)
