@@ -154,3 +154,4 @@ def test_runs_without_devices_say_what_was_accounted(tmp_path: Path) -> None:
     assert "overlap does not mean that communication was hidden" in text
     assert "A timeline alone tells of communication" in text
     assert "no steps are marked" in text
+    assert "1 0.10 0.10 100.0% – – – – –" in text  # the timeline's communication is known, no more

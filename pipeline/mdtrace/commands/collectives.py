@@ -56,7 +56,7 @@ def run(
         "busbw_min_gb_s": Shown("busbw", _speed),
         "busbw_median_gb_s": Shown("median", _speed),
         "busbw_max_gb_s": Shown("max", _speed),
-        "of_best": Shown("best", lambda share: f"{100 * share:.0f} %"),
+        "of_best": Shown("best", lambda share: f"{100 * share:.0f}%"),
     }
     print_rows(
         rows,
@@ -69,12 +69,16 @@ def run(
 def _time(ns: float) -> str:
     for unit, one in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if ns >= one:
-            return f"{ns / one:#.3g} {unit}"
+            return f"{ns / one:.3g} {unit}"
     return f"{ns:.0f} ns"
 
 
 def _speed(gb_s: float) -> str:
-    return f"{gb_s:.3g}" if gb_s < 1000 else f"{gb_s:.0f}"
+    if gb_s >= 1000:
+        return f"{gb_s:.0f}"
+    if gb_s >= 0.1:
+        return f"{gb_s:.3g}"
+    return f"{gb_s:.2g}" if gb_s >= 0.001 else "<0.001"
 
 
 def _notes(rows: list[dict[str, Any]]) -> None:

@@ -88,7 +88,7 @@ def _ranks(dataset: "Dataset", rows: list[dict[str, Any]], wanted: "Filters") ->
         else:
             from mdtrace.commands.output import line
 
-            line(f"No steady state: {note}.")
+            line(f"Nothing to account in steady state: {note}.")
     basis_notes(rows)
 
 
@@ -97,11 +97,14 @@ def _print(rows: list[dict[str, Any]], title: str, extra: dict[str, Any] | None 
     from mdtrace.commands.output import Shown, percent
 
     name, text = unit(rows, "span_ns")
-    shown = with_shares(rows, "span_ns", _PARTS, text)
+    shown = with_shares(rows, "span_ns", (*_PARTS, "comm_ns"), text)
+    # Where nothing is known of compute, communication has no exposed part: it is shown whole.
+    timeline = any(r["basis"] == "timeline" for r in rows)
     columns = {
         **identity(rows),
         **(extra or {}),
         "span_ns": Shown("span", text),
+        **({"comm_ns": Shown("comm")} if timeline else {}),
         "compute_ns": Shown("compute"),
         "exposed_comm_ns": Shown("exposed comm"),
         "exposed_memory_ns": Shown("exposed copies"),
