@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from mdtrace.costs import (
     attention,
+    collective,
     convolution,
     elementwise,
     embedding,
@@ -26,6 +27,7 @@ from mdtrace.costs.registry import FAMILIES, MODELS, Model
 TOPICS = (
     gemm, convolution, attention, normalisation, softmax, elementwise, reduction, pooling, embedding, loss,
     optimizer, movement, quantised, serving, recurrent, resampling, triton,
+    collective,
 )  # fmt: skip
 
 

@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from mdtrace.costs import Cost
 from mdtrace.ingest.stage import StagedProcess
-from mdtrace.link.columns import HostOps, flags, ids, integers, names
+from mdtrace.link.columns import HostOps, flags, ids, integers, names, nullable
 from mdtrace.link.cost_calls import Costs, Modelled, find_costs, find_models, list_types
+from mdtrace.link.cost_collectives import MODEL, collective_costs
 from mdtrace.link.launches import DeviceLinks
 from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Times, nearest, nearest_of, take
 
@@ -35,12 +36,20 @@ _LONGEST = 1 << 42  # ns, over an hour: of what is longer, that much counts, so 
 
 
 def operator_costs(
-    staged: StagedProcess, host: HostOps, tree: Nest, links: DeviceLinks, process_id: int
+    staged: StagedProcess,
+    host: HostOps,
+    tree: Nest,
+    links: DeviceLinks,
+    collectives: pa.Table,
+    process_id: int,
 ) -> pa.Table:
     """Rows of `op_costs` without the written columns, ascending.
 
     In a process with device activity only rows with work or device activity are made; in others all operators
     without operators inside have one, views and allocations too, since the host's time is what there is.
+
+    Args:
+        collectives: rows of `collectives`, whose local work is theirs.
     """
     work = _device_work(staged, links)
     eligible = host.kind("operator", "nvtx") & tree.nested & ~host.duplicate
@@ -48,8 +57,9 @@ def operator_costs(
     kernels = list_types(links.host, names(staged, "device_ops"), len(host))
     costs = find_costs(staged, host, modelled, kernels)
     chosen = choose(tree.parent, modelled, costs, work.launchers(len(host)))
-    found = _Found(host, tree, modelled, costs, work, chosen)
-    return found.table(process_id)
+    beside = _beside(tree.parent, chosen, collective_costs(collectives, links))
+    chosen[list(beside)] = True
+    return _Found(host, tree, modelled, costs, work, chosen, beside).table(process_id)
 
 
 def choose(parent: Rows, modelled: Modelled, costs: Costs, launches: Flags) -> Flags:
@@ -67,6 +77,15 @@ def choose(parent: Rows, modelled: Modelled, costs: Costs, launches: Flags) -> F
     outermost, candidates = whole & outside, wrapper & outside
     chosen: Flags = outermost | (candidates & ~_around(parent, outermost | candidates))
     return chosen
+
+
+def _beside(parent: Rows, chosen: Flags, costs: dict[int, Cost]) -> dict[int, Cost]:
+    """Those costs of further rows that lie neither inside nor around rows with a cost, or around each
+    other."""
+    wanted = chosen.copy()
+    wanted[list(costs)] = True
+    free = wanted & ~chosen & (take(nearest(parent, chosen), parent) == NONE) & ~_around(parent, wanted)
+    return {row: cost for row, cost in costs.items() if free[row]}
 
 
 def _around(parent: Rows, rows: Flags) -> Flags:
@@ -119,6 +138,7 @@ class _Found:
     costs: Costs
     work: _Work
     chosen: Flags
+    collectives: dict[int, Cost]
 
     @cached_property
     def owner(self) -> Rows:
@@ -135,7 +155,14 @@ class _Found:
         rows = np.flatnonzero(wanted)
         numbers, costs = self._costs(rows)
         times = self._times(rows)
-        return pa.table({"host_op_id": ids(rows, process_id), **self._columns(rows, numbers, costs), **times})
+        return pa.table(
+            {
+                "host_op_id": ids(rows, process_id),
+                **self._columns(rows, numbers, costs),
+                "profiler_flops": self._profiler_flops(rows),
+                **times,
+            }
+        )
 
     def _idle_leaves(self) -> Flags:
         """Operators with neither operators inside nor a cost around."""
@@ -159,21 +186,41 @@ class _Found:
         other = ~self.chosen[rows]
         numbers[other & ~self.host.kind("operator", "nvtx")[rows]] = no_operator
         numbers[other & np.isin(rows, self.work.host[self.work.graph])] = graph
-        return numbers, costs
+        mine = np.array(list(self.collectives), np.int64)
+        numbers[np.searchsorted(rows, mine)] = np.arange(len(costs), len(costs) + len(mine))
+        return numbers, [*costs, *self.collectives.values()]
 
     def _columns(self, rows: Rows, numbers: Rows, costs: list[Cost]) -> dict[str, pa.Array]:
         def column(values: list[int | None] | list[str | None], kind: pa.DataType) -> pa.Array:
             return pa.array(values, kind).take(pa.array(numbers))
 
-        models = pa.array([m.name for m in self.modelled.models], pa.string())
-        code = self.modelled.of[rows]
         return {
             "flops": column([c.flops for c in costs], pa.int64()),
             "bytes": column([c.bytes for c in costs], pa.int64()),
-            "model": models.take(pa.array(code, mask=code == NONE)),
+            "model": self._models(rows),
             "dtype": column([c.dtype if c.flops else None for c in costs], pa.string()),
             "reason": column([c.reason for c in costs], pa.string()),
         }
+
+    def _models(self, rows: Rows) -> pa.Array:
+        models = pa.array([*(m.name for m in self.modelled.models), MODEL.name], pa.string())
+        code = self.modelled.of[rows].astype(np.int32)
+        if len(self.work.host):
+            code[self.modelled.where("nothing")[rows]] = NONE  # it launched work that its model knows not of
+        code[np.searchsorted(rows, list(self.collectives))] = len(models) - 1
+        return models.take(pa.array(code, mask=code == NONE))
+
+    def _profiler_flops(self, rows: Rows) -> pa.Array:
+        """The profiler's own figure: of the operator, else of a wrapper around it, for its first operator."""
+        stated = integers(self.host.staged, "host_ops", "flops")
+        flops = stated[rows]
+        lacking = np.flatnonzero((flops == NONE) & self.chosen[rows])
+        if (stated != NONE).any():
+            around = nearest_of(self.tree.parent, stated != NONE, rows[lacking])
+            usable = (around != NONE) & self.modelled.where("wrapper")[around]
+            wrappers, first = np.unique(around[usable], return_index=True)
+            flops[lacking[usable][first]] = stated[wrappers]
+        return nullable(flops, pa.int64())
 
     def _times(self, rows: Rows) -> dict[str, pa.Array]:
         """Count of device activities, and sums of their durations."""

@@ -91,8 +91,8 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
         "device_op_count": pa.array(links.launched),
     }
     linked.columns["device_ops"] = _device_columns(host, links)
-    linked.tables["op_costs"] = operator_costs(staged, host.ops, host.tree, links, process_id)
     found = find_collectives(staged, host.ops, host.tree, links, host.steps, process_id)
+    linked.tables["op_costs"] = operator_costs(staged, host.ops, host.tree, links, found, process_id)
     checked = Checked(staged, host.ops, host.tree, launches, links, host.steps, operators, found, host.file)
     linked.diagnostics = check(checked)
     return found
