@@ -19,23 +19,12 @@ WITH work AS (
         process_id,
         rank,
         device_id,
-        class,
+        -- A number, because it is sorted along with the times.
+        CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 3 END::UTINYINT AS class,
         bounded(start_ns) AS start_ns,
         bounded(bounded(start_ns) + bounded(greatest(dur_ns, 0))) AS end_ns
     FROM device_ops
     WHERE class <> 'sync' AND dur_ns IS NOT NULL
-),
-
-by_class AS (
-    SELECT
-        process_id,
-        rank,
-        device_id,
-        start_ns,
-        CASE WHEN class = 'compute' THEN end_ns END AS compute_end,
-        CASE WHEN class = 'communication' THEN end_ns END AS comm_end,
-        CASE WHEN class IN ('memcpy', 'memset') THEN end_ns END AS memory_end
-    FROM work
     ORDER BY start_ns
 ),
 
@@ -47,17 +36,20 @@ running AS (
         device_id,
         start_ns,
         lead(start_ns) OVER () AS next_start,
-        max(compute_end) OVER so_far AS compute_end,
-        max(comm_end) OVER so_far AS comm_end,
-        max(memory_end) OVER so_far AS memory_end
-    FROM by_class
+        max(end_ns) FILTER (class = 1) OVER so_far AS compute_end,
+        max(end_ns) FILTER (class = 2) OVER so_far AS comm_end,
+        max(end_ns) FILTER (class = 3) OVER so_far AS memory_end
+    FROM work
     WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 ),
 
 pieces AS (
     SELECT
         *,
-        coalesce(next_start, greatest(start_ns, compute_end, comm_end, memory_end)) AS next_ns
+        CASE
+            WHEN next_start IS NULL THEN greatest(start_ns, compute_end, comm_end, memory_end)
+            ELSE next_start
+        END AS next_ns
     FROM running
 )
 
