@@ -6,14 +6,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdtrace.build.job import build
 from mdtrace.ingest.pool import Pool
-from mdtrace.metrics.engine import Filters, run
-from mdtrace.tables.dataset import Dataset
+from mdtrace.metrics.engine import Filters, connect, run
+from mdtrace.tables.dataset import Dataset, open_dataset, write_manifest
+from mdtrace.tables.writer import write_table
 from rows import dataset
 from shared import shared
 
@@ -322,6 +325,51 @@ def _check_windows(work: list[Row], rows: list[Row], span: range) -> None:
     assert len(got) == len(rows)
     # An empty window need not have a row.
     assert {s: f for s, f in got.items() if f[-1]} == {s: f for s, f in expected.items() if f[-1]}
+
+
+def test_many_activities_equal_numpy(tmp_path: Path) -> None:
+    """More rows than one chunk, row group or thread: the sorted rows stay in order on their way."""
+    random = np.random.default_rng(7)
+    count = 300_000
+    start = random.integers(0, 2_000_000_000, count)
+    end = start + random.integers(0, 9_000, count)
+    kinds = np.array(["compute", "communication", "memcpy"])[random.choice(3, count, p=[0.7, 0.2, 0.1])]
+    device = random.integers(0, 2, count)
+    template = dataset(tmp_path / "one", device_ops=[_op(0, 1)]).table("device_ops").slice(0, 1)
+    rows = pa.concat_tables([template] * count).combine_chunks()
+    for name, values in (
+        ("start_ns", start), ("dur_ns", end - start), ("class", kinds), ("device_id", device),
+        ("step", start // 400_000_000),
+    ):  # fmt: skip
+        field = rows.schema.field(name)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(values).cast(field.type))
+    write_table(tmp_path / "many", "device_ops", rows, "p00000-0000")
+    write_manifest(tmp_path / "many")
+    opened = open_dataset(tmp_path / "many")
+    with connect(opened, threads=4) as connection:
+        found = connection.sql("FROM time_breakdown").to_arrow_table().to_pylist()
+        steps = connection.sql("FROM step_breakdown").to_arrow_table().to_pylist()
+    for row in found:
+        mine = device == row["device_id"]
+        unions = [
+            _union(start[mine & np.isin(kinds, some)], end[mine & np.isin(kinds, some)])
+            for some in (["compute"], ["communication"], ["compute", "communication"], list(set(kinds)))
+        ]
+        compute, comm, either, every = unions
+        span = int(end[mine].max() - start[mine].min())
+        assert _figures(row) == (
+            compute, comm, compute + comm - either, either - compute, every - either, span - every, span,
+        )  # fmt: skip
+        own = [s for s in steps if s["device_id"] == row["device_id"]]
+        assert len(own) == 5
+        assert [sum(s[p] for s in own) for p in _PARTS] == list(_figures(row))
+    assert len(found) == 2
+
+
+def _union(start: "np.ndarray[Any, Any]", end: "np.ndarray[Any, Any]") -> int:
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    return int((end - np.maximum(start, np.concatenate([[start[0]], end[:-1]]))).clip(0).sum())
 
 
 # --- the real files ---

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mdtrace.commands.options import Format
 
 if TYPE_CHECKING:
-    from mdtrace.metrics.engine import Result
+    from mdtrace.metrics.engine import Filters, Result
     from mdtrace.tables.dataset import Dataset
 
 Row = Mapping[str, Any]
@@ -86,6 +86,13 @@ def basis_notes(rows: Sequence[Row]) -> None:
         line("A timeline alone tells of communication, and of nothing else.")
     if None in bases:
         line("–: no activity was captured that could be accounted.")
+
+
+def scope(wanted: "Filters") -> str:
+    """What the figures are of: the capture, or the part of it that was picked."""
+    parts = [] if wanted.steps is None else [f"steps {spans(wanted.steps)}"]
+    parts += [] if wanted.time is None else ["the time picked"]
+    return ", ".join(parts) or "whole capture, warm-up included"
 
 
 def steady_note(dataset: "Dataset") -> str:

@@ -48,13 +48,14 @@ def run(
 
       mdtrace idle job.mdtrace --by step --rank 0
     """
-    from mdtrace.commands.answer import identity, print_rows, raw, steady_note, unit, with_shares
+    from mdtrace.commands.answer import identity, print_rows, raw, scope, steady_note, unit, with_shares
     from mdtrace.commands.output import Shown, count, line
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
     opened = open_dataset(dataset)
-    result = api.idle(opened, by.value, filters(rank, step, time, layer))
+    wanted = filters(rank, step, time, layer)
+    result = api.idle(opened, by.value, wanted)
     if raw(result, format, out):
         return
     rows: list[dict[str, Any]] = result.arrow().to_pylist()
@@ -69,6 +70,6 @@ def run(
         **{cause: Shown(cause.removesuffix("_ns"), text) for cause in _CAUSES},
         **({} if by_step else more),
     }
-    title = "Idle by step" if by_step else "Idle, whole capture, warm-up included"
+    title = "Idle by step" if by_step else f"Idle, {scope(wanted)}"
     print_rows(shown, columns, f"{title} ({name}, share of span; its causes add up to it)")
     line(f"Steady state: {steady_note(opened)}.")

@@ -36,12 +36,13 @@ def run(
 
       mdtrace kernels job.mdtrace --layer "*/attention*" --format csv
     """
-    from mdtrace.commands.answer import print_rows, raw
+    from mdtrace.commands.answer import print_rows, raw, scope
     from mdtrace.commands.output import Shown, count, duration, line, percent
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
-    result = api.kernels(open_dataset(dataset), filters(rank, step, time, layer))
+    wanted = filters(rank, step, time, layer)
+    result = api.kernels(open_dataset(dataset), wanted)
     if raw(result, format, out):
         return
     rows = result.arrow().to_pylist()
@@ -55,5 +56,4 @@ def run(
         "max_ns": Shown("longest", duration),
     }
     print_rows(rows, columns, "Device activity by name", top)
-    scope = "the steps picked" if step else "the whole capture, warm-up included"
-    line(f"Sums of durations over {scope}: what overlaps counts in full.")
+    line(f"Sums of durations, {scope(wanted)}: what overlaps counts in full.")

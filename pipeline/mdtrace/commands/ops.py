@@ -37,12 +37,13 @@ def run(
 
       mdtrace ops job.mdtrace --rank 0 --step 5-9 --top 50
     """
-    from mdtrace.commands.answer import print_rows, raw
+    from mdtrace.commands.answer import print_rows, raw, scope
     from mdtrace.commands.output import Shown, count, duration, line, percent
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
-    result = api.ops(open_dataset(dataset), filters(rank, step, time, layer))
+    wanted = filters(rank, step, time, layer)
+    result = api.ops(open_dataset(dataset), wanted)
     if raw(result, format, out):
         return
     rows = result.arrow().to_pylist()
@@ -56,5 +57,4 @@ def run(
         "device_ns": Shown("on device", duration),
     }
     print_rows(rows, columns, "Operators by name", top)
-    scope = "the steps picked" if step else "the whole capture, warm-up included"
-    line(f"Sums of durations over {scope}; on device: of what the operator itself launched.")
+    line(f"Sums of durations, {scope(wanted)}; on device: of what the operator itself launched.")

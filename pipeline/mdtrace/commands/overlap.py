@@ -66,7 +66,7 @@ def run(
         return
     rows = result.arrow().to_pylist()
     if by is By.LAYER:
-        _layers(rows, whole=layer is None)
+        _layers(rows, wanted)
     elif by is By.STEP:
         _steps(opened, rows)
     else:
@@ -74,13 +74,11 @@ def run(
 
 
 def _ranks(dataset: "Dataset", rows: list[dict[str, Any]], wanted: "Filters") -> None:
-    from mdtrace.commands.answer import basis_notes, spans, steady_note
+    from mdtrace.commands.answer import basis_notes, scope, steady_note
     from mdtrace.metrics import api
 
-    if wanted.steps is not None:
-        _print(rows, f"Steps {spans(wanted.steps)}")
-    else:
-        _print(rows, "Whole capture, warm-up included")
+    _print(rows, scope(wanted).capitalize())
+    if wanted.steps is None:
         note = steady_note(dataset)
         steady = api.steady(dataset, wanted).arrow().to_pylist()
         if steady:
@@ -125,8 +123,8 @@ def _steps(dataset: "Dataset", rows: list[dict[str, Any]]) -> None:
     basis_notes(rows)
 
 
-def _layers(rows: list[dict[str, Any]], *, whole: bool) -> None:
-    from mdtrace.commands.answer import identity, print_rows, unit
+def _layers(rows: list[dict[str, Any]], wanted: "Filters") -> None:
+    from mdtrace.commands.answer import identity, print_rows, scope, unit
     from mdtrace.commands.output import Shown, line, percent, width
 
     rows = sorted(rows, key=lambda r: r["compute_ns"] + r["comm_ns"], reverse=True)
@@ -140,9 +138,9 @@ def _layers(rows: list[dict[str, Any]], *, whole: bool) -> None:
         "exposed_comm_ns": Shown("exposed", text),
         "overlap_ratio": Shown("overlap", percent),
     }
-    print_rows(rows, columns, f"By layer, whole capture ({name}; share of the device's compute)")
+    print_rows(rows, columns, f"By layer, {scope(wanted)} ({name}; share of the device's compute)")
     total = sum(r["compute_ns"] for r in rows)
-    if whole and total:
+    if wanted.layer is None and total:
         known = sum(r["compute_ns"] for r in rows if r["layer_id"] is not None)
         line(f"A layer is known for {percent(known / total)} of compute; layer –: the rest.")
 

@@ -25,7 +25,10 @@ def find_collectives(
     arguments: those of the kernel itself, else of the nearest host event with some around its launch. Beside
     them stand records of CPU backends (gloo, MPI), which never have a kernel. Without such kernels one record
     of a backend is one collective; without those, one NVTX range named like one, the innermost of its kind.
+    Where the reader staged collectives (Horovod), it has told all of them: their host events are not more.
     """
+    if staged.rows("collectives"):
+        return staged_schema("collectives").empty_table()
     records = read_records(staged)
     communication = names(staged, "device_ops", "class").where(lambda c: c == "communication")
     kernels = np.flatnonzero(communication & ~flags(staged, "device_ops", "duplicate"))
