@@ -1,0 +1,136 @@
+"""What a what-if is asked of: operations with their recorded and ideal durations on a graph of dependencies.
+
+Operation logs and datasets are both turned into a `Job`; everything behind it is the same for both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mdtrace.models.replay import Ids, Plan, Times, ends
+
+Codes = NDArray[np.int32]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class OpType:
+    """A type of operation.
+
+    Attributes:
+        communication: its ideal duration is the median of the transfers; of all others the mean.
+    """
+
+    name: str
+    communication: bool
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who works: a rank of a dataset, or a (dp rank, stage) of an operation log.
+
+    Attributes:
+        dp_rank, stage: None where the job's layout is not known.
+    """
+
+    rank: int
+    dp_rank: int | None = None
+    stage: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Operations of a job, one or more nodes each, laid out for replay.
+
+    Attributes:
+        plan: the graph, of n nodes.
+        recorded: ns, shape (n,): durations as recorded, transfers without waiting; 0 where nodes only join.
+        cell: shape (n,): which nodes are the same operation on different workers and steps: their mean or
+            median is the ideal; −1: nothing to make ideal.
+        op_type: shape (n,): index in `types`; −1 for nodes that only join.
+        worker: shape (n,): index in `workers`; −1 for nodes of nobody.
+        step: shape (n,): index in `steps`; −1 outside every step.
+        types, workers, steps: what the codes mean.
+        measured_ns: time of each step as measured, ns.
+        chained: steps follow each other in the graph; else each begins at 0.
+        notes: what was left out or assumed, in sentences.
+    """
+
+    plan: Plan
+    recorded: Times
+    cell: Ids
+    op_type: Codes
+    worker: Codes
+    step: Codes
+    types: tuple[OpType, ...]
+    workers: tuple[Worker, ...]
+    steps: tuple[int, ...]
+    measured_ns: Times
+    chained: bool
+    notes: tuple[str, ...] = ()
+
+    def step_times(self, durations: Times) -> Times:
+        """Replay, and the time of each step in ns.
+
+        Args:
+            durations: ns, shape (n,) or (n, k).
+
+        Returns:
+            shape (steps,) or (steps, k).
+        """
+        ended = ends(self.plan, durations)
+        inside = np.flatnonzero(self.step >= 0)
+        order = inside[np.argsort(self.step[inside], kind="stable")]
+        first = np.searchsorted(self.step[order], np.arange(len(self.steps)))
+        last = np.maximum.reduceat(ended[order], first, axis=0)
+        if not self.chained:
+            return last
+        last = np.maximum.accumulate(last, axis=0)
+        return np.diff(last, axis=0, prepend=np.zeros_like(last[:1]))
+
+
+def ideal(job: Job, like: Mask | None = None) -> Times:
+    """Durations with nothing slow: the mean of each cell, for communication the median; ns, shape (n,).
+
+    Args:
+        like: the nodes that the means and medians are taken over, shape (n,); None: all. A cell without any
+            of them keeps its recorded durations.
+    """
+    counted = job.cell >= 0 if like is None else (job.cell >= 0) & like
+    communication = np.asarray([*(t.communication for t in job.types), False], np.bool_)[job.op_type]
+    result = job.recorded.copy()
+    for chosen, centre in ((~communication, _means), (communication, _medians)):
+        nodes = np.flatnonzero(counted & chosen)
+        if not len(nodes):
+            continue
+        by_cell = centre(job.cell[nodes], job.recorded[nodes], int(job.cell.max()) + 1)
+        filled = np.flatnonzero((job.cell >= 0) & chosen)
+        values = by_cell[job.cell[filled]]
+        result[filled] = np.where(np.isnan(values), result[filled], values)
+    return result
+
+
+def _means(cells: Ids, values: Times, count: int) -> Times:
+    """Mean of each cell; NaN where it has no value."""
+    sizes = np.bincount(cells, minlength=count)
+    sums = np.bincount(cells, values, minlength=count)
+    return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
+
+
+def _medians(cells: Ids, values: Times, count: int) -> Times:
+    """Median of each cell; NaN where it has no value."""
+    order = np.lexsort((values, cells))
+    ordered = values[order]
+    sizes = np.bincount(cells, minlength=count)
+    first = np.cumsum(sizes) - sizes
+    some = sizes > 0
+    low = np.where(some, first + (sizes - 1) // 2, 0)
+    high = np.where(some, first + sizes // 2, 0)
+    return np.where(some, (ordered[low] + ordered[high]) / 2, np.nan)
+
+
+def nodes_of(codes: Codes, wanted: Sequence[int]) -> Mask:
+    """Which nodes carry one of the codes, shape (n,)."""
+    return np.isin(codes, np.asarray(wanted, codes.dtype))
