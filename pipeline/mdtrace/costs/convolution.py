@@ -108,7 +108,8 @@ def _positions(of: Tensor, weight: Tensor) -> int:
 def _backward(call: Call) -> Cost:
     """convolution_backward (grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
     output_padding, groups, output_mask): a product for each gradient that the mask asks for, each with its
-    operands read and its result written; the bias gradient is a sum over grad_output.
+    operands read and its result written. The bias gradient, a sum over grad_output, is counted in bytes only,
+    as the addition of a bias is.
     """
     return _gradients(call.tensor(1), call.tensor(0), call.tensor(2, 3, 4, 5), call.flags(10), call.flag(7))
 
@@ -123,7 +124,7 @@ def _gradients(x: Tensor, grad: Tensor, weight: Tensor, mask: tuple[bool, ...], 
     if len(mask) not in (2, 3):
         raise UnknownError(NOT_UNDERSTOOD)
     each = 2 * _positions(x if transposed else grad, weight) * weight.elements
-    channels = Tensor((weight.shape[1] if transposed else weight.shape[0],), weight.dtype)
+    channels = Tensor((grad.shape[1 - len(weight.shape)],), weight.dtype)
     flops, pieces = 0, []
     if mask[0]:
         flops += each
@@ -132,7 +133,6 @@ def _gradients(x: Tensor, grad: Tensor, weight: Tensor, mask: tuple[bool, ...], 
         flops += each
         pieces.append(moved([grad, x], [weight]))
     if len(mask) == 3 and mask[2]:
-        flops += grad.elements
         pieces.append(moved([], [channels]) if mask[1] else moved([grad], [channels]))
     known = [p for p in pieces if p is not None]
     return Cost(flops, sum(known) if len(known) == len(pieces) else None, x.dtype)

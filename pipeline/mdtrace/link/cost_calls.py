@@ -26,8 +26,14 @@ _FURTHER_TYPES = {
 }  # fmt: skip
 
 
+# What older traces call scalars; tensors have the same in small letters.
+_SCALAR_KINDS = ("Int", "Bool", "Double")
+
+
 def element_type(text: str) -> str | None:
     """A recorded type in its short form, None for what is no element type."""
+    if text in _SCALAR_KINDS:
+        return None
     return short_dtype(text) or _FURTHER_TYPES.get(text)
 
 
@@ -159,9 +165,17 @@ def _distinct(columns: Sequence[Rows]) -> tuple[Rows, Rows]:
 
 # The element type among the arguments of a kernel's functor, as list kernels and concatenations name it.
 _KERNEL_TYPE = re.compile(
-    r"(?:Functor|CatArrayBatched\w*|FusedSgd\w*)<\s*(c10::BFloat16|c10::Half|__nv_bfloat16|__half|float|double)\b"
+    r"(?:Functor|CatArrayBatched\w*|FusedSgd\w*)<\s*(?:at::native::\(anonymous namespace\)::)?"
+    r"(c10::BFloat16|c10::Half|__nv_bfloat16|__half|float|double|long|int|bool|OpaqueType<\d+u?>)"
 )
 _KERNEL_TYPES = {"__nv_bfloat16": "bf16", "__half": "f16"}
+
+
+def _kernel_type(text: str) -> str | None:
+    """The short form; a concatenation's kernel may tell the size only, `b32` for 32 bits of any type."""
+    if text.startswith("Opaque"):
+        return f"b{8 * int(re.sub(r'[^0-9]', '', text))}"
+    return _KERNEL_TYPES.get(text) or short_dtype(text)
 
 
 def list_types(host: Rows, kernels: Names, count: int) -> ListTypes:
@@ -175,7 +189,7 @@ def list_types(host: Rows, kernels: Names, count: int) -> ListTypes:
     codes = []
     for text in kernels.texts:
         match = _KERNEL_TYPE.search(text)
-        kind = match and (_KERNEL_TYPES.get(match[1]) or short_dtype(match[1]))
+        kind = _kernel_type(match[1]) if match else None
         codes.append(found.setdefault(kind, len(found)) if kind else NONE)
     code = np.array([*codes, NONE], np.int8)[kernels.codes]
     of = np.full(count, NONE, np.int8)

@@ -91,12 +91,15 @@ def _beside(parent: Rows, chosen: Flags, costs: dict[int, Cost]) -> dict[int, Co
 def _around(parent: Rows, rows: Flags) -> Flags:
     """All events around the flagged rows; each is met once."""
     found = np.zeros(len(parent), np.bool_)
-    todo = np.unique(parent[rows])
+    last = np.empty(len(parent), np.int32)
+    todo = parent[rows]
     while len(todo):
         todo = todo[todo != NONE]
         todo = todo[~found[todo]]
+        last[todo] = np.arange(len(todo), dtype=np.int32)
+        todo = todo[last[todo] == np.arange(len(todo))]  # of several with one parent, one goes on
         found[todo] = True
-        todo = np.unique(parent[todo])
+        todo = parent[todo]
     return found
 
 
@@ -167,9 +170,9 @@ class _Found:
     def _idle_leaves(self) -> Flags:
         """Operators with neither operators inside nor a cost around."""
         operators = self.host.kind("operator") & self.tree.nested & ~self.host.duplicate
-        inside = np.unique(self.tree.parent[operators])
+        around = self.tree.parent[operators]
         leaves: Flags = operators & (nearest(self.tree.parent, self.chosen) == NONE)
-        leaves[inside[inside != NONE]] = False
+        leaves[around[around != NONE]] = False
         return leaves
 
     def _costs(self, rows: Rows) -> tuple[Rows, list[Cost]]:

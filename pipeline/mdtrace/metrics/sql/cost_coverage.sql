@@ -20,11 +20,11 @@ WITH found AS (
         rank,
         reason,
         1 AS operators,
-        coalesce(compute_ns, 0) AS time_ns,
+        compute_ns AS time_ns,
         flops IS NOT NULL AS with_flops,
         bytes IS NOT NULL AS with_bytes
     FROM cost_rows
-    WHERE compute_ns IS NOT NULL
+    WHERE compute_ns > 0
     UNION ALL
     SELECT
         device_ops.process_id,
