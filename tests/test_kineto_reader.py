@@ -32,9 +32,9 @@ def test_operator(tmp_path: Path) -> None:
             "dur_ns": 2500,
             "sequence": 41,
             "forward_thread_id": 2,
-            "input_dims": "[[8,16],  [16, 4]]",  # whitespace as in the file
+            "input_dims": "[[8, 16], [16, 4]]",  # the same however the file is laid out
             "input_types": '["float", "float"]',
-            "input_strides": "[[16,1], [4, 1]]",
+            "input_strides": "[[16, 1], [4, 1]]",
             "concrete_inputs": '["", "1"]',
             "flops": None,
             "external_id": 3,

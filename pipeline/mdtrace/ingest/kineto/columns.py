@@ -92,12 +92,22 @@ def _text(value: Any) -> str | None:
 
 def json_text(raws: Sequence[Raw]) -> pa.Array:
     """JSON values as text arrays, whitespace as in the file; missing and null are NULL."""
-    text = b"\0".join(raws) + b"\0"
+    return _texts(raws, bytes)
+
+
+def number_lists(raws: Sequence[Raw]) -> pa.Array:
+    """Lists of numbers as text arrays, a blank after each comma however the file is laid out."""
+    return _texts(raws, lambda text: bytes(text).translate(None, b" \t\r\n").replace(b",", b", "))
+
+
+def _texts(raws: Sequence[Raw], clean: Callable[[bytes | Raw], bytes]) -> pa.Array:
+    """Text array of the values, all cleaned at once; one by one where they hold a NUL byte or a null."""
+    text = clean(b"\0".join(raws) + b"\0")
     if len(text) == len(raws):
         return pa.nulls(len(raws), pa.string())
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0)
     if len(ends) != len(raws) or b"null" in text:
-        return pa.array([_json(bytes(r)) for r in raws], pa.string())
+        return pa.array([_json(clean(r)) for r in raws], pa.string())
     offsets = np.zeros(len(raws) + 1, np.int32)
     offsets[1:] = ends - np.arange(len(ends))
     given = np.packbits(np.diff(offsets) > 0, bitorder="little")
@@ -106,7 +116,7 @@ def json_text(raws: Sequence[Raw]) -> pa.Array:
     try:
         return array.cast(pa.string())  # checks that it is UTF-8
     except pa.ArrowInvalid:
-        return pa.array([_json(bytes(r)) for r in raws], pa.string())
+        return pa.array([_json(clean(r)) for r in raws], pa.string())
 
 
 def _json(raw: bytes) -> str | None:

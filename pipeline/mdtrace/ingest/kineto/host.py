@@ -12,6 +12,7 @@ from mdtrace.ingest.kineto.columns import (
     integers,
     json_text,
     names,
+    number_lists,
     small,
     thread_ids,
     unsigned,
@@ -37,7 +38,7 @@ def host_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[HostArgs])
         "forward_thread_id": _forward_threads(args),
         "input_dims": _dims(args),
         "input_types": json_text([a.input_types for a in args]),
-        "input_strides": json_text([a.input_strides for a in args]),
+        "input_strides": number_lists([a.input_strides for a in args]),
         "concrete_inputs": json_text([a.concrete_inputs for a in args]),
         "external_id": _external_ids(args),
         "event_index": integers(
@@ -48,10 +49,10 @@ def host_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[HostArgs])
 
 
 def _dims(args: Sequence[HostArgs]) -> pa.Array:
-    dims = json_text([a.input_dims for a in args])
+    dims = number_lists([a.input_dims for a in args])
     if dims.null_count == 0:
         return dims
-    old = json_text([a.old_input_dims for a in args])
+    old = number_lists([a.old_input_dims for a in args])
     return dims if old.null_count == len(old) else pc.coalesce(dims, old)
 
 
