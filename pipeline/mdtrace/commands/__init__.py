@@ -27,6 +27,7 @@ COMMANDS = (
     ("ops", "Where the time goes"),
     ("steps", "Where the time goes"),
     ("collectives", "Where the time goes"),
+    ("compare", "Where the time goes"),
 )
 
 app = typer.Typer(
