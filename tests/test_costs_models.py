@@ -94,6 +94,16 @@ OTHERS = [
         24,
         4 * 24 + 48 + 16 + 32,
     ),
+    # 3 features of 2 bags, 5 values
+    (
+        "fbgemm::permute_2D_sparse_data",
+        [t(3, dtype="i32"), t(3, 2, dtype="i32"), t(5, dtype="i64"), None, 5],
+        0,
+        12 + 2 * (24 + 40),
+    ),
+    ("fbgemm::asynchronous_complete_cumsum", [t(5, dtype="i32")], 5, 4 * 11),
+    ("fbgemm::bounds_check_indices", [t(3, dtype="i64"), t(5, dtype="i64"), t(7, dtype="i64")], 10, 8 * 15),
+    ("aten::dropout", [t(5), 0.1, False], 0, 0),
     ("aten::mse_loss", [t(2, 3), t(2, 3), 1], 18, 48 + 4),
     ("aten::mse_loss", [t(2, 3), t(2, 3), 0], 18, 72),
     ("aten::mse_loss_backward", [t(), t(2, 3), t(2, 3), 1], 24, 4 + 72),

@@ -3,7 +3,7 @@
 A reduction over n ranks takes n − 1 additions for each element of the result, shared evenly among the ranks:
 (n − 1)/n·elements of the input for each rank (all-reduce, reduce-scatter, reduce); that is the least, a
 one-shot kernel adds all of them on each rank. Bytes: input once, output once, not what goes over the wire or
-through buffers. """
+through buffers."""
 
 from mdtrace.costs.call import Call, UnknownError
 from mdtrace.costs.registry import Cost, Model, declare, declare_family, size

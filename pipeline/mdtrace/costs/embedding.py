@@ -47,6 +47,30 @@ def _bag_backward(call: Call) -> Cost:
     return Cost(flops, moved([grad, indices, bag_of], [table]), grad.dtype)
 
 
+def _permute(call: Call) -> Cost:
+    """fbgemm's permute_2D_sparse_data (order of features, lengths F×B, values, weights): bags move."""
+    order, lengths, values, weights = call.tensor(0), call.tensor(1, 2), call.tensor(2), call.optional(3)
+    if order.elements != lengths.shape[0]:
+        raise UnknownError("depends on the data")  # features repeated or left out
+    return Cost(0, moved([order, lengths, values, weights], [lengths, values, weights]), values.dtype)
+
+
+def _offsets(call: Call) -> Cost:
+    """fbgemm's asynchronous_complete_cumsum (lengths): an addition each; one more sum than lengths."""
+    lengths = call.tensor(0, 1)
+    sums = Tensor((lengths.elements + 1,), lengths.dtype)
+    return Cost(lengths.elements, moved([lengths], [sums]), lengths.dtype)
+
+
+def _bounds_check(call: Call) -> Cost:
+    """fbgemm's bounds_check_indices (rows of tables, indices, offsets, …): two comparisons each."""
+    rows, indices, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
+    return Cost(2 * indices.elements, moved([rows, indices, offsets], []), indices.dtype)
+
+
+declare(Model("index", _permute, scalars=False), "fbgemm::permute_2D_sparse_data")
+declare(Model("scan", _offsets, scalars=False), "fbgemm::asynchronous_complete_cumsum")
+declare(Model("index", _bounds_check, scalars=False), "fbgemm::bounds_check_indices")
 declare(Model("embedding", _lookup, "wrapper", scalars=False), "aten::embedding")
 declare(Model("embedding backward", _lookup_backward), "aten::embedding_dense_backward")
 declare(Model("embedding bag", _bag), "aten::_embedding_bag", "aten::_embedding_bag_forward_only")

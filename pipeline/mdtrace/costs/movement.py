@@ -129,6 +129,7 @@ def _nothing(call: Call) -> Cost:
 
 
 _ATEN_NOTHING = (
+    "dropout", "dropout_", "feature_dropout", "alpha_dropout",  # out of training they return what they get
     "view", "view_as", "reshape", "_reshape_alias", "_unsafe_view", "as_strided", "as_strided_", "t",
     "t_", "transpose", "transpose_", "permute", "numpy_T", "mT", "movedim", "swapaxes", "expand",
     "expand_as", "broadcast_to", "broadcast_tensors", "slice", "select", "narrow", "unsqueeze",

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from mdtrace.costs.call import NO_TYPE, NOT_UNDERSTOOD, Call, Tensor, UnknownError
@@ -80,6 +81,7 @@ def evaluate(model: Model, call: Call) -> Cost:
     return cost
 
 
+@cache
 def size(dtype: str | None) -> int | None:
     """Bytes of an element: the first number in the short form is its bits; None where not known."""
     if dtype is None:
