@@ -58,12 +58,12 @@ def test_golden_rho() -> None:
 
 
 def test_nobody_is_late_within_three_error_bars(tmp_path: Path) -> None:
-    """Leads of 7 ms, but three collectives leave the clocks uncertain by half their causal interval, 4 ms."""
+    """Leads of 7 ms, but three collectives leave each clock uncertain by half its causal interval, 4.5 ms."""
     rows, _ = golden_rows()
     dataset = matched(tmp_path, collectives=rows)
     assert {row[0] for row in view(dataset, "arrival_skew", "significant")} == {False}
     found = verdict(dataset)
-    assert found.text == "no straggler above the clock's error of 4500 µs"
+    assert found.text == "no straggler above the clock's error of 9000 µs"
 
 
 def test_the_skew_of_clocks_is_no_delay(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Simulated jobs whose truth is known: offsets, drift and delays come back within the stated error bars."""
 
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -53,6 +54,18 @@ def skew_against_truth(dataset: Dataset, simulated: Job) -> list[tuple[int, int,
     return found
 
 
+def offset_error(dataset: Dataset, simulated: Job) -> float:
+    """Error of host 1's solved offset over its error bar: where it is stated for, or in mid-capture."""
+    clock, epoch = simulated.clocks[1], simulated.config.epoch_ns
+    solved = next(c for c in dataset.table("clocks").to_pylist() if c["host"] == clock.host)
+    if solved["drift_origin_ns"] is not None:
+        at = solved["drift_origin_ns"] - clock.offset_ns
+    else:
+        at = median(run(dataset, "arrival_skew").table.column("arrival_ns").to_pylist())
+    true = clock.offset_ns + (at - epoch) * clock.drift_ppm * 1e-6
+    return float(abs(solved["offset_ns"] - true) / solved["error_ns"])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_offsets_drift_and_delays_are_recovered(tmp_path: Path, seed: int) -> None:
     """Two hosts, clocks apart by up to milliseconds and drifting; one rank 3 ms late in every step."""
@@ -63,8 +76,9 @@ def test_offsets_drift_and_delays_are_recovered(tmp_path: Path, seed: int) -> No
     dataset = recorded(tmp_path, simulated)
     found = skew_against_truth(dataset, simulated)
     assert len(found) > 8 * 8
-    # A delay is the difference of two arrivals, each within its error bar.
-    assert max(error / bar for error, bar, _ in found) <= 2
+    # A drift too small to be seen leaves a little more than the bar at the ends of the capture.
+    assert max(error / bar for error, bar, _ in found) <= 1.5
+    assert offset_error(dataset, simulated) <= 1
     assert all(right for _, _, right in found)
     ranks = run(dataset, "straggler_ranks").table.to_pylist()
     assert [r["rank"] for r in ranks if r["persistent"]] == [late]

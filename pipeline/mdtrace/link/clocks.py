@@ -157,7 +157,7 @@ def _is_one_host(wall: Sequence[Capture], paths: Mapping[int, Path]) -> bool:
         return False
     fits = [p.fit for p in paths.values() if p.fit is not None]
     connected = len(fits) == len(paths) - 1
-    return connected and all(abs(f.offset) <= 3 * f.error and f.drift is None for f in fits)
+    return connected and all(f.reach <= 3 * f.error for f in fits)
 
 
 def _spreads(rows: Rows, instance: Ints, usable: Flags, clock: Mapping[int, int]) -> dict[int, int]:
@@ -232,7 +232,7 @@ def _row(capture: Capture, clock: int, solution: _Solution, spread: int | None) 
     if solution.one_host:
         # With a handful of collectives the ends say less about the clocks than causality does.
         error = spread if found.count >= ENOUGH and spread is not None else found.error
-        return row | {"method": "one host", "error_ns": error}
+        return row | {"method": "one host", "error_ns": error, "spread_ns": error}
     row |= {"offset_ns": found.offset, "error_ns": found.error, "corrected": True}
     if found.drift is not None:
         row |= {"drift_ppb": found.drift * 1e9, "drift_origin_ns": found.origin}

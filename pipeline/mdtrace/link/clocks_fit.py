@@ -10,6 +10,9 @@ Ints = npt.NDArray[np.int64]
 ENOUGH = 5  # operations from which the deviation of the ends is an error bar
 _ENOUGH_FOR_DRIFT = 10
 _LINE_POINTS = 400
+_CERTAIN = 3
+# Five standard errors of a median, in median absolute deviations: 5 · 1.253 · 1.483; times 1/√n.
+_OF_A_MEDIAN = 9.29
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Fit:
         offset: ns, at `origin` on clock r where there is a drift.
         drift: growth of the offset per ns of clock r; None: none beyond the error.
         lower, upper: causal bounds of the offset; lower > upper: no offset fits all operations.
+        span: time that the operations cover.
     """
 
     offset: int
@@ -46,6 +50,12 @@ class Fit:
     lower: int
     upper: int
     count: int
+    span: int
+
+    @property
+    def reach(self) -> int:
+        """How far the offset is from 0 at most, over the time that the operations cover."""
+        return abs(self.offset) + round(abs(self.drift or 0.0) * self.span / 2)
 
     @property
     def consistent(self) -> bool:
@@ -57,41 +67,45 @@ def fit(shared: Shared, resolution: int) -> Fit:
 
     Median of the end differences, or a Theil–Sen line through them, clipped to what causality allows:
     `max(a_r − e_q) ≤ o_r − o_q ≤ min(e_r − a_q)`. The error bar is the median absolute deviation of the
-    ends over at least 5 operations, else half the causal interval, never below the resolution.
+    ends over at least 5 operations (see `_deviation`), else half the causal interval, never below the
+    resolution.
 
     Args:
         shared: at least one operation.
         resolution: of the timestamps, ns.
     """
     flat = _clipped(shared, 0.0, int(shared.end[0]), resolution)
-    line = _slope(shared)
-    if line is None:
+    slope, certain = _slope(shared)
+    if slope is None:
         return flat
-    span = int(shared.end.max() - shared.end.min())
-    origin = int(shared.end.min()) + span // 2
-    sloped = _clipped(shared, line, origin, resolution)
-    # A line always fits a little better: it must explain clearly more than what it leaves.
-    shows = abs(line) * span > 4 * sloped.error and 2 * sloped.error < max(flat.error, resolution + 1)
-    rescues = sloped.consistent and not flat.consistent and abs(line) * span > 2 * sloped.error
-    return sloped if shows or rescues else flat
+    origin = int(shared.end.min()) + flat.span // 2
+    sloped = _clipped(shared, slope, origin, resolution)
+    visible = abs(slope) * flat.span > 2 * resolution and sloped.error <= flat.error
+    rescues = sloped.consistent and not flat.consistent
+    return sloped if (visible and certain) or rescues else flat
 
 
-def _slope(shared: Shared) -> float | None:
-    """Theil–Sen: the median slope over pairs of operations half the capture apart or more."""
+def _slope(shared: Shared) -> tuple[float | None, bool]:
+    """Theil–Sen: the median slope over pairs of operations half the capture apart or more.
+
+    Returns:
+        the slope (None: too few operations), and whether there is a trend at all: Kendall's rank test
+        of the differences against time, beyond `_CERTAIN` standard deviations of chance.
+    """
     count = len(shared.end)
     if count < _ENOUGH_FOR_DRIFT:
-        return None
+        return None, False
     order = np.argsort(shared.end, kind="stable")
     picked = order[np.linspace(0, count - 1, min(count, _LINE_POINTS)).astype(np.int64)]
     time = (shared.end[picked] - shared.end[picked[0]]).astype(np.float64)
     value = (shared.difference[picked] - shared.difference[picked[0]]).astype(np.float64)
     i, j = np.triu_indices(len(picked), k=1)
-    apart = (time[j] - time[i]) * 2 >= time[-1]
-    apart &= time[j] > time[i]
-    if not apart.any():
-        return None
-    i, j = i[apart], j[apart]
-    return float(np.median((value[j] - value[i]) / (time[j] - time[i])))
+    rise, run = value[j] - value[i], time[j] - time[i]
+    points = len(picked)
+    chance = np.sqrt(points * (points - 1) * (2 * points + 5) / 18)
+    certain = bool(abs(np.sign(rise).sum()) > _CERTAIN * chance)
+    apart = (run * 2 >= time[-1]) & (run > 0)
+    return (float(np.median(rise[apart] / run[apart])), certain) if apart.any() else (None, False)
 
 
 def _clipped(shared: Shared, slope: float, origin: int, resolution: int) -> Fit:
@@ -102,9 +116,16 @@ def _clipped(shared: Shared, slope: float, origin: int, resolution: int) -> Fit:
     offset = _median(flat)
     if lower <= upper:
         offset = min(max(offset, lower), upper)
-    error = _median(np.abs(flat - offset)) if len(flat) >= ENOUGH else abs(upper - lower) // 2
-    drift = slope if slope else None
-    return Fit(offset, drift, origin, max(error, resolution), lower, upper, len(flat))
+    error = _deviation(np.abs(flat - offset), slope) if len(flat) >= ENOUGH else abs(upper - lower) // 2
+    drift, span = slope if slope else None, int(shared.end.max() - shared.end.min())
+    return Fit(offset, drift, origin, max(error, resolution), lower, upper, len(flat), span)
+
+
+def _deviation(residuals: Ints, slope: float) -> int:
+    """Median absolute deviation; of few operations five standard errors of their median (at the ends of a
+    line: twice that), so that the offset itself lies within."""
+    few = _OF_A_MEDIAN / np.sqrt(len(residuals)) * (2 if slope else 1)
+    return round(_median(residuals) * max(1.0, float(few)))
 
 
 def _median(values: Ints) -> int:

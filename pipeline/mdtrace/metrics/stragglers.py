@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from mdtrace.metrics.engine import Filters, connect
+from mdtrace.metrics.engine import Filters, run
 from mdtrace.tables.dataset import Dataset
 
 _ADD_RANKS = "add the traces of the other ranks: mdtrace ingest FILES --add DATASET"
@@ -48,23 +48,25 @@ def rho(throughput: Sequence[float]) -> tuple[float, float]:
 
 def verdict(dataset: Dataset, filters: Filters | None = None) -> Verdict:
     """Judge a dataset's stragglers."""
-    connection = connect(dataset, filters)
-    rows = connection.sql("FROM straggler_ranks").to_arrow_table().to_pylist()
+    rows = run(dataset, "straggler_ranks", filters).table.to_pylist()
     if not rows:
         text, hint = _why_nothing(dataset)
         return Verdict(f"cannot be said: {text}", hint, (), None)
-    own = connection.execute(
-        """
-        SELECT median(step_ns - lost_ns) FROM straggler_steps
-        WHERE step IS NOT NULL AND wanted_step(step) GROUP BY rank
-        HAVING median(step_ns - lost_ns) > 0
-        """
-    ).fetchall()
-    # While it waits for a tensor's negotiation, a rank of a timeline computes on: nothing tells its speed.
-    told = len(own) == len(rows) and not _is_timeline(dataset)
-    share = rho([1 / ns for (ns,) in own])[0] if told else None
     text, hint = _judge(rows, dataset)
-    return Verdict(text, hint, rows, share)
+    return Verdict(text, hint, rows, _slowest_share(dataset, filters))
+
+
+def _slowest_share(dataset: Dataset, filters: Filters | None) -> float | None:
+    """ρ from how long each rank's steps are without its waits; None where that is not known of all."""
+    if _is_timeline(dataset):  # while it waits for a tensor's negotiation, a rank computes on
+        return None
+    own: dict[int, list[float]] = {}
+    for row in run(dataset, "straggler_steps", filters).table.to_pylist():
+        if row["step_ns"] is None:
+            return None
+        own.setdefault(row["rank"], []).append(row["step_ns"] - row["lost_ns"])
+    times = [median(steps) for steps in own.values()]
+    return rho([1 / ns for ns in times])[0] if min(times) > 0 else None
 
 
 def _judge(rows: Sequence[Mapping[str, Any]], dataset: Dataset) -> tuple[str, str | None]:

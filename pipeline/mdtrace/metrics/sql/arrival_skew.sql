@@ -26,18 +26,27 @@
 -- column: lead_ns BIGINT [ns] how far the last rank came after the second last
 -- column: is_last BOOLEAN came last, and alone: ties name no last rank
 -- column: last_rank INTEGER rank that came last; NULL: a tie
--- column: error_ns BIGINT [ns] error bar of the arrivals' differences; NULL: unknown
+-- column: error_ns BIGINT [ns] error bar of the arrivals' differences: on one clock the spread of ends, else the alignment's; NULL: unknown
 -- column: significant BOOLEAN the lead is at least 3 error bars: the last rank may be called late; NULL: error unknown
 -- column: apparent_gb_s DOUBLE [GB/s] payload over this rank's time in the collective, wait included; NULL: size or end unknown, a range
 -- column: transfer_gb_s DOUBLE [GB/s] payload over the transfer time; NULL: size or end unknown, a range
 WITH
-compared AS (
-  SELECT instance_id, tensor, timeline, count(*) AS present, min(arrival_ns) AS first_ns,
-         max(arrival_ns, 2) AS latest, arg_max(rank, arrival_ns) AS latest_rank,
-         CASE count(DISTINCT clock) WHEN 1 THEN max(coalesce(spread_ns, error_ns)) ELSE max(error_ns) END AS error_ns
+clocked AS (
+  SELECT instance_id, tensor, timeline, clock, count(*) AS present, min(arrival_ns) AS first_ns,
+         max(arrival_ns, 2) AS latest, arg_max(rank, arrival_ns) AS latest_rank, max(spread_ns) AS spread_ns,
+         max(align_error_ns) AS align_error_ns
   FROM collective_arrivals
   GROUP BY ALL
-  HAVING count(*) > 1
+),
+compared AS (
+  SELECT instance_id, tensor, timeline, sum(present) AS present, min(first_ns) AS first_ns,
+         list_reverse_sort(flatten(list(latest)))[1:2] AS latest, arg_max(latest_rank, latest[1]) AS latest_rank,
+         -- Two clocks differ by the errors of both against the reference.
+         CASE count(*) WHEN 1 THEN any_value(spread_ns)
+           ELSE greatest(list_sum(max(align_error_ns, 2)), max(spread_ns)) END AS error_ns
+  FROM clocked
+  GROUP BY ALL
+  HAVING sum(present) > 1
 ),
 skewed AS (
   SELECT
@@ -49,7 +58,7 @@ skewed AS (
     CASE WHEN i.evidence <> 'range' THEN a.end_ns - a.arrival_ns END AS spent_ns,
     c.latest[1] - c.latest[2] AS lead_ns,
     CASE WHEN c.latest[1] > c.latest[2] THEN c.latest_rank END AS last_rank,
-    c.error_ns, a.payload_bytes
+    c.error_ns::BIGINT AS error_ns, a.payload_bytes
   FROM collective_arrivals AS a
   JOIN compared AS c ON c.instance_id = a.instance_id AND c.timeline = a.timeline AND c.tensor IS NOT DISTINCT FROM a.tensor
   JOIN instances AS i ON i.instance_id = a.instance_id

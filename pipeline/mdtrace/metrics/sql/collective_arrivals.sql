@@ -13,7 +13,7 @@
 -- column: start_ns BIGINT [ns] start of the transfer on the reference clock
 -- column: end_ns BIGINT [ns] end on the reference clock; NULL: never closed
 -- column: payload_bytes BIGINT [byte] bytes of the collective; NULL: unknown
--- column: error_ns BIGINT [ns] error of times compared with other clocks; NULL: unknown
+-- column: align_error_ns BIGINT [ns] error of its clock against the reference: 0 on the reference itself
 -- column: spread_ns BIGINT [ns] error of times compared on the same clock; NULL: unknown
 WITH
 recorded AS (
@@ -28,7 +28,7 @@ recorded AS (
   GROUP BY ALL
 ),
 shifted AS (
-  SELECT r.*, k.timeline, k.clock, k.error_ns, k.spread_ns,
+  SELECT r.*, k.timeline, k.clock, CASE WHEN k.corrected THEN k.error_ns ELSE 0 END AS align_error_ns, k.spread_ns,
          coalesce(k.offset_ns, 0) AS offset_ns, coalesce(k.drift_ppb, 0) / 1e9 AS drift,
          coalesce(k.drift_origin_ns, 0) AS origin_ns
   FROM recorded AS r JOIN clocks AS k USING (process_id)
@@ -38,5 +38,5 @@ SELECT
   bounded(recorded_ns) - offset_ns - round(drift * (recorded_ns - origin_ns))::BIGINT AS arrival_ns,
   bounded(start_ns) - offset_ns - round(drift * (start_ns - origin_ns))::BIGINT AS start_ns,
   bounded(end_ns) - offset_ns - round(drift * (end_ns - origin_ns))::BIGINT AS end_ns,
-  payload_bytes, error_ns, spread_ns
+  payload_bytes, align_error_ns, spread_ns
 FROM shifted
