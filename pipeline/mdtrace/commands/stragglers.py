@@ -71,10 +71,10 @@ def _rank_columns() -> Mapping[str, Any]:
         "last_count": Shown("last", count),
         "late_count": Shown("late", count),
         "collectives": Shown("of", count),
-        "loss_ns": Shown("costs others/step", _whole(duration)),
+        "loss_ns": Shown("cost/step", _whole(duration)),
         "lost_ns": Shown("waited", duration),
         "persistent": Shown("persistent", _yes),
-        "cause": Shown("cause", right=False),
+        "cause": Shown("cause", right=False, wide=True),
     }
 
 
@@ -83,12 +83,12 @@ def _clock_columns() -> Mapping[str, Any]:
 
     return {
         "rank": Shown("rank"),
-        "host": Shown("host", right=False),
+        "host": Shown("host", right=False, wide=True),
         "offset_ns": Shown("ahead by", duration),
         "drift_ppb": Shown("drift", _drift),
         "error_ns": Shown("error", duration),
         "collectives": Shown("from", count),
-        "method": Shown("method", right=False),
+        "method": Shown("method", right=False, wide=True),
     }
 
 
