@@ -28,6 +28,8 @@ COMMANDS = (
     ("steps", "Where the time goes"),
     ("collectives", "Where the time goes"),
     ("compare", "Where the time goes"),
+    ("scaling", "What would change it"),
+    ("fusion", "What would change it"),
 )
 
 app = typer.Typer(

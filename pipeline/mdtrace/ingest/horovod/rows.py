@@ -27,7 +27,7 @@ class Rows:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._ops = _Columns("thread_id", "name", "domain", "form", "start_ns", "dur_ns")
+        self._ops = _Columns("thread_id", "name", "domain", "form", "start_ns", "dur_ns", "input_dims")
         self._arrivals = _Columns("collective_id", "rank", "tensor", "ready_ns")
         self._collectives = _Columns(*_COLLECTIVE)
         self._batches: list[dict[str, pa.Array]] = []
@@ -40,16 +40,27 @@ class Rows:
         self.ticked_steps: set[int] = set()
 
     def span(
-        self, thread_id: int, tensor: str | None, name: str | None, start_ns: int, end_ns: int | None
+        self,
+        thread_id: int,
+        tensor: str | None,
+        name: str | None,
+        start_ns: int,
+        end_ns: int | None,
+        shape: str | None = None,
     ) -> int:
-        """A row of host_ops; one that ends before it starts has no known duration. Returns its number."""
+        """A row of host_ops; one that ends before it starts has no known duration. Returns its number.
+
+        Args:
+            shape: of the tensor, as an operation's end states it.
+        """
         dur_ns = None if end_ns is None or end_ns < start_ns else end_ns - start_ns
         self.spans_open += end_ns is None
-        return self._op(thread_id, name, tensor, "nested", start_ns, dur_ns)
+        dims = None if shape is None else f"[{shape}]"
+        return self._op(thread_id, name, tensor, "nested", start_ns, dur_ns, dims)
 
     def mark(self, name: str | None, time_ns: int) -> None:
         """A point in time that belongs to no tensor."""
-        self._op(None, name, None, "mark", time_ns, 0)
+        self._op(None, name, None, "mark", time_ns, 0, None)
 
     def _op(self, *row: object) -> int:
         number = self._written + len(self._ops)
@@ -148,7 +159,7 @@ _TYPES = {
     "tensor": pa.string(), "ready_ns": pa.int64(), "kind": pa.string(), "group_size": pa.int32(),
     "dtype": pa.string(), "elements_in": pa.int64(), "elements_out": pa.int64(), "payload_bytes": pa.int64(),
     "tensors": pa.list_(pa.string()), "members": pa.int32(), "end_ns": pa.int64(), "host_op_id": pa.int64(),
-    "step": pa.int64(),
+    "step": pa.int64(), "input_dims": pa.string(),
 }  # fmt: skip
 
 

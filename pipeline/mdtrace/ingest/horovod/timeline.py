@@ -160,7 +160,8 @@ class Timeline:
         self.counts.store("E")
         name, start_ns = lane.open.pop()
         self.reversed += time_ns < start_ns
-        row = self.rows.span(lane.thread_id, lane.tensor, name, start_ns, time_ns)
+        shape = given.shape if elements_of(given.shape) is not None else None
+        row = self.rows.span(lane.thread_id, lane.tensor, name, start_ns, time_ns, shape)
         if name and name.startswith(NEGOTIATE):
             self.world.negotiated(lane.ticks)
         operation = lane.operation
