@@ -27,6 +27,7 @@ COMMANDS = (
     ("ops", "Where the time goes"),
     ("steps", "Where the time goes"),
     ("collectives", "Where the time goes"),
+    ("stragglers", "Where the time goes"),
     ("compare", "Where the time goes"),
     ("scaling", "What would change it"),
     ("fusion", "What would change it"),
@@ -41,6 +42,12 @@ app = typer.Typer(
 )
 for _name, _panel in COMMANDS:
     app.command(_name, rich_help_panel=_panel)(import_module(f"mdtrace.commands.{_name}").run)
+
+
+def summaries() -> list[tuple[str, str]]:
+    """Each command with the first line of its help."""
+    modules = [(name, import_module(f"mdtrace.commands.{name}")) for name, _ in COMMANDS]
+    return [(name, (module.run.__doc__ or "").strip().splitlines()[0]) for name, module in modules]
 
 
 def _version(wanted: bool) -> None:
