@@ -1,8 +1,8 @@
 """Replays a graph of operations: when each starts and ends, given how long each takes.
 
-A node starts when all nodes it waits for have ended, and ends its duration later. A collective is drawn
-with nodes of no duration: one for each member's arrival, one where they meet, and from there a node for each
-member's transfer.
+A node starts when all nodes it waits for have ended (an edge may add a lag), and ends its duration later. A
+collective is drawn with nodes of no duration: one for each member's arrival, one where they meet, and from
+there a node for each member's transfer.
 
 The graph is laid out once, level by level (a node's level is the longest path to it), so that a replay
 takes a few array operations a level and many replays share one layout.
@@ -35,6 +35,7 @@ class Plan:
         levels: first position of each level, and behind the last the number of nodes.
         sources: for each edge, sorted by the position of the node that waits, the position waited for.
         first_edge: for each position, its first edge in `sources`, and behind the last their number.
+        lags: ns, for each edge: how long after the end of what it waits for a node starts; None: at once.
     """
 
     nodes: int
@@ -42,6 +43,7 @@ class Plan:
     levels: Ids
     sources: Ids
     first_edge: Ids
+    lags: Times | None = None
 
     @property
     def edges(self) -> int:
@@ -49,12 +51,13 @@ class Plan:
         return len(self.sources)
 
 
-def plan(nodes: int, before: Ids, after: Ids) -> Plan:
+def plan(nodes: int, before: Ids, after: Ids, lags: Times | None = None) -> Plan:
     """Lay out a graph.
 
     Args:
         nodes: number of nodes; they are numbered from 0.
         before, after: the edges: `after[i]` waits for `before[i]`.
+        lags: ns, for each edge: how long after that end it starts; negative: before it.
 
     Raises:
         GraphError: the edges make a circle.
@@ -63,10 +66,11 @@ def plan(nodes: int, before: Ids, after: Ids) -> Plan:
     place = np.empty(nodes, np.int64)
     place[order] = np.arange(nodes)
     waiting = place[after]
-    sources = place[before][np.argsort(waiting, kind="stable")]
+    sorted_edges = np.argsort(waiting, kind="stable")
+    sources = place[before][sorted_edges]
     first_edge = np.zeros(nodes + 1, np.int64)
     np.cumsum(np.bincount(waiting, minlength=nodes), out=first_edge[1:])
-    return Plan(nodes, place, levels, sources, first_edge)
+    return Plan(nodes, place, levels, sources, first_edge, None if lags is None else lags[sorted_edges])
 
 
 def _by_level(nodes: int, before: Ids, after: Ids) -> tuple[Ids, Ids]:
@@ -126,6 +130,8 @@ def _ends(layout: Plan, durations: Times) -> Times:
     for level in range(1, len(bounds) - 1):
         low, high, first, last = bounds[level], bounds[level + 1], edges[level], edges[level + 1]
         ended = times[layout.sources[first:last]]
+        if layout.lags is not None:
+            ended += layout.lags[first:last, None]
         if last - first > high - low:  # some nodes wait for several
             ended = np.maximum.reduceat(ended, layout.first_edge[low:high] - first, axis=0)
         times[low:high] += ended

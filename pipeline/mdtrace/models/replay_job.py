@@ -80,15 +80,19 @@ class Job:
         Returns:
             shape (steps,) or (steps, k).
         """
-        ended = ends(self.plan, durations)
+        return self.times_of(ends(self.plan, durations), durations)
+
+    def times_of(self, ended: Times, durations: Times) -> Times:
+        """Time of each step, ns, given when the nodes ended; shapes as of `step_times`."""
         inside = np.flatnonzero(self.step >= 0)
         order = inside[np.argsort(self.step[inside], kind="stable")]
         first = np.searchsorted(self.step[order], np.arange(len(self.steps)))
-        last = np.maximum.reduceat(ended[order], first, axis=0)
+        last: Times = np.maximum.reduceat(ended[order], first, axis=0)
         if not self.chained:
             return last
-        last = np.maximum.accumulate(last, axis=0)
-        return np.diff(last, axis=0, prepend=np.zeros_like(last[:1]))
+        opening = order[: first[1]] if len(first) > 1 else order
+        begin = (ended[opening] - durations[opening]).min(axis=0, keepdims=True)
+        return np.diff(np.maximum.accumulate(last, axis=0), axis=0, prepend=begin)
 
 
 def ideal(job: Job, like: Mask | None = None) -> Times:

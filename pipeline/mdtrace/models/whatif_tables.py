@@ -6,7 +6,21 @@ import numpy as np
 import pyarrow as pa
 
 from mdtrace.models.replay_job import nodes_of
-from mdtrace.models.whatif import WhatIf
+from mdtrace.models.whatif import Edit, WhatIf
+
+
+def job(whatif: WhatIf, edit: Edit) -> pa.Table:
+    """The whole job, one row.
+
+    Returns:
+        the columns of `Slowdown` without worst; steps; after_ns, speed_up: with the edit.
+    """
+    found = vars(whatif.slowdown()).copy()
+    del found["worst"]
+    answer = whatif.answer(edit)
+    row = {**found, "steps": len(whatif.job.steps), "after_ns": answer.after_ns, "speed_up": answer.speed_up}
+    doubles = {k: pa.float64() for k in ("worst_workers", "last_stage")}
+    return pa.table({k: pa.array([v], doubles.get(k)) for k, v in row.items()})
 
 
 def operations(whatif: WhatIf) -> pa.Table:
