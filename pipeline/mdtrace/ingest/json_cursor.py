@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mdtrace.ingest.bytes import TextFile
-from mdtrace.ingest.json_repair import Counts, count
+from mdtrace.ingest.json_strings import Counts, count
 
 
 @dataclass

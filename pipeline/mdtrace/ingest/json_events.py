@@ -30,9 +30,10 @@ from mdtrace.ingest.bytes import Compression, TextFile, peek
 from mdtrace.ingest.json_cursor import Cursor, Notes
 from mdtrace.ingest.json_document import Outside
 from mdtrace.ingest.json_ranges import WINDOW, Header, boundary, header, split_ranges
-from mdtrace.ingest.json_repair import Counts, decode_lenient, invalid_utf8
-from mdtrace.ingest.json_salvage import REFUSALS, Salvage
+from mdtrace.ingest.json_repair import decode_lenient
+from mdtrace.ingest.json_salvage import Salvage
 from mdtrace.ingest.json_scan import last_boundary, looks_like_json, separators_end
+from mdtrace.ingest.json_strings import REFUSALS, Counts, invalid_utf8
 
 E = TypeVar("E")
 
@@ -195,7 +196,7 @@ class JsonEvents(Generic[E]):
                     self._notes.closed = True
                     break
                 cursor.pos = separators_end(cursor.buf, cursor.pos)
-                window = max(window, _SMALL)
+                window = _SMALL
         return events
 
     def _cut(self, buf: bytes, low: int, high: int) -> tuple[int, int] | None:

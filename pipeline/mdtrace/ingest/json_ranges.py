@@ -55,8 +55,8 @@ def split_ranges(path: Path, n: int, *, least: int = WINDOW) -> list[tuple[int, 
     """Up to `n` byte ranges of about equal length that each begin at an event, for `JsonEvents`.
 
     The first begins at 0 and takes the header with it, the last ends at the end of the file. One
-    range where the file is compressed or has less than `least` bytes for each. A boundary is proven in the end by the reader of
-    the range before it: see `JsonEvents.joined`.
+    range where the file is compressed or has less than `least` bytes for each. A boundary is proven
+    in the end by the reader of the range before it: see `JsonEvents.joined`.
 
     Raises:
         InputError: the file cannot be read.

@@ -3,7 +3,6 @@
 A repaired value is closed by its own brackets only: what ends too early stays undecodable.
 """
 
-import codecs
 import contextlib
 import math
 import re
@@ -12,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-Counts = dict[str, int]
+from mdtrace.ingest.json_strings import Counts, UnrepairableError, clean_utf8, count, mend_string
 
+_MOST_DIGITS = 4000
 _DECODE = msgspec.json.Decoder()
 _TOKEN = re.compile(rb'[\s]*+([{}\[\],:"]|[^\s{}\[\],:"]++)')
 _NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
@@ -24,64 +24,14 @@ _NON_FINITE = re.compile(
 _OTHER_NULLS = frozenset((b"None", b"none", b"undefined", b"nil", b"NULL", b"Null"))
 _BOOLEANS = {b"True": b"true", b"False": b"false"}
 
-_ESCAPE = re.compile(rb"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}|(.?))", re.DOTALL)
-_SURROGATES = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
-    re.DOTALL,
-)
-_CONTROL = re.compile(rb"[\x00-\x1f]")
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*+\Z')
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _ANY_QUOTE = re.compile(rb'[^"]*+"')
-_BARE_QUOTE = re.compile(rb'"')
-_QUOTE_OR_ESCAPE = re.compile(rb'\\.|"', re.DOTALL)
-_SWALLOWED = re.compile(rb'"\s*:|"\s*,\s*"')  # a string that holds this has eaten its neighbours
 
 # What must follow the quote that ends a key, a value in an object, a value in an array.
 _AFTER_KEY = re.compile(rb"\s*+:")
 _AFTER_MEMBER = re.compile(rb'\s*+(?:\}|,\s*+["},])')
 _AFTER_ITEM = re.compile(rb"\s*+[\],]")
-
-
-class UnrepairableError(Exception):
-    """The bytes are no JSON value that rules here can mend."""
-
-
-def _replace_each(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return "\ufffd" * (error.end - error.start), error.end
-
-
-codecs.register_error("mdtrace.each-byte", _replace_each)
-
-
-def count(counts: Counts, reason: str, number: int = 1) -> None:
-    """Add to a count by reason; zero adds no reason."""
-    if number:
-        counts[reason] = counts.get(reason, 0) + number
-
-
-def invalid_utf8(text: bytes) -> int | None:
-    """Position of the first byte that is not UTF-8, or None."""
-    if text.isascii():
-        return None
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return None
-
-
-def clean_utf8(text: bytes, counts: Counts) -> bytes:
-    """Each byte that is not UTF-8 replaced by U+FFFD."""
-    if invalid_utf8(text) is None:
-        return text
-    before = text.count("\ufffd".encode())
-    clean = text.decode(errors="mdtrace.each-byte").encode()
-    count(counts, "invalid UTF-8", clean.count("\ufffd".encode()) - before)
-    return clean
 
 
 def repair(
@@ -169,7 +119,7 @@ class _Mender:
 
     def _bare(self, token: bytes) -> None:
         if _NUMBER.match(token):
-            if not math.isfinite(float(token)):
+            if not _fits(token):
                 count(self.counts, "non-finite number")
                 token = b"null"
         elif _NON_FINITE.match(token):
@@ -210,6 +160,13 @@ class _Mender:
         self.last = last
 
 
+def _fits(number: bytes) -> bool:
+    """Whether Python holds the number: a finite double, or an integer of not too many digits."""
+    if number.lstrip(b"-").isdigit():
+        return len(number) < _MOST_DIGITS
+    return math.isfinite(float(number))
+
+
 def _odd_scalar(token: bytes) -> bytes:
     """Words and numbers that other languages write, as JSON."""
     if token in _OTHER_NULLS:
@@ -221,49 +178,6 @@ def _odd_scalar(token: bytes) -> bytes:
         raise UnrepairableError
     sign = b"-" if match[1] == b"-" else b""
     return sign + (match[2] or b"0") + (b"." + match[3] if match[3] else b"") + (match[4] or b"")
-
-
-def mend_string(body: bytes, counts: Counts) -> bytes:
-    """The inside of a string as strict JSON.
-
-    With one invalid escape every backslash is literal: the writer escaped nothing. Control characters
-    stay what they are, escaped.
-
-    Raises:
-        UnrepairableError: the quotes inside show that other members were swallowed.
-    """
-    if _PLAIN.match(body):
-        return body
-    if any(m[1] is not None for m in _ESCAPE.finditer(body)):
-        count(counts, "bad escape")
-        body = body.replace(b"\\", b"\\\\")
-        body = _quotes(body, _BARE_QUOTE, counts)
-    else:
-        body = _quotes(body, _QUOTE_OR_ESCAPE, counts)
-        body = _surrogates(body, counts)
-    controls = len(_CONTROL.findall(body))
-    if controls:
-        count(counts, "control character", controls)
-        body = _CONTROL.sub(lambda m: b"\\u%04x" % m[0][0], body)
-    return body
-
-
-def _quotes(body: bytes, quote: re.Pattern[bytes], counts: Counts) -> bytes:
-    bare = sum(m[0] == b'"' for m in quote.finditer(body))
-    if not bare:
-        return body
-    if _SWALLOWED.search(body):
-        raise UnrepairableError
-    count(counts, "bare quote", bare)
-    return quote.sub(lambda m: b'\\"' if m[0] == b'"' else m[0], body)
-
-
-def _surrogates(body: bytes, counts: Counts) -> bytes:
-    lone = sum(m[1] is not None for m in _SURROGATES.finditer(body))
-    if not lone:
-        return body
-    count(counts, "lone surrogate", lone)
-    return _SURROGATES.sub(lambda m: b"\\ufffd" if m[1] else m[0], body)
 
 
 def repairs(text: bytes, at: int, high: int, end: int | None) -> Iterator[tuple[bytes, int, Counts]]:

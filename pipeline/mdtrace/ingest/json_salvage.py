@@ -7,20 +7,22 @@ import msgspec
 
 from mdtrace.ingest.json_cursor import Cursor, Notes
 from mdtrace.ingest.json_document import LIMIT, TOO_LONG
-from mdtrace.ingest.json_repair import Counts, clean_utf8, count, repairs
+from mdtrace.ingest.json_repair import repairs
 from mdtrace.ingest.json_scan import array_end, event_in_garbage, next_event, separators_end, value_end
+from mdtrace.ingest.json_strings import RAW, REFUSALS, Counts, clean_utf8, count, is_value
 
 E = TypeVar("E")
 
 Step = Literal["event", "skipped", "closed", "more"]
 
-REFUSALS = (msgspec.DecodeError, RecursionError)
-
-_RAW = msgspec.json.Decoder(msgspec.Raw)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _WRONG_FIELD = re.compile(r"at `\$\.([^.\[`]+)")
+_NESTED_EVENT = re.compile(rb'\[[\s,]*+\{(?:(?!"ph"\s*:)(?:[^{}"]|"[^"]*+"))*+"ph"\s*+:')
+_GOES_ON = re.compile(rb'\s*+(?:\]|\Z|,?\s*+(?:\Z|\]|\{\s*+(?:["}]|\Z)))')  # what stands behind an event
+_FOLLOWING = 64  # bytes that this may take
 _FEW_FIELDS = 16
-_NEAR = 64 << 10  # an event is looked for in so much text first
+_NEAR = 4 << 10  # an event is looked for in so much text first
+_KEPT = 64 << 10  # text kept while the end of an item that is too long is looked for
 _AHEAD = 256 << 10  # text wanted behind a damaged event, to see how its neighbours go on
 _NEIGHBOURS = 2  # events that may seem to stand inside a damaged one
 
@@ -36,6 +38,7 @@ class Salvage(Generic[E]):
         self.cursor = cursor
         self.notes = notes
         self._ends_at_event = ends_at_event
+        self._seeking = False  # inside an item given up for its length
         self._decode = msgspec.json.Decoder(event).decode
 
     def step(self, events: list[E]) -> Step:
@@ -44,6 +47,8 @@ class Salvage(Generic[E]):
         `closed`: the array's bracket was met (the cursor is behind it). `more`: the buffer ends first.
         """
         cursor = self.cursor
+        if self._seeking and not self._found():
+            return "more"
         cursor.pos = separators_end(cursor.buf, cursor.pos)
         first = cursor.buf[cursor.pos : cursor.pos + 1]
         if first == b"{":
@@ -56,10 +61,10 @@ class Salvage(Generic[E]):
     def _object(self, events: list[E]) -> Step:
         buf, at = self.cursor.buf, self.cursor.pos
         end = value_end(buf, at, min(at + _NEAR, len(buf)))
-        if end is None and not self._malformed(at):
+        if end is None and (state := self._state()) != "malformed":
             end = value_end(buf, at)
-            if end is None and self._may_grow(LIMIT):
-                return "more"
+            if end is None and state == "short":  # sound as far as it goes: never mended into something whole
+                return "more" if self._may_grow(LIMIT) else self._lost_to_the_end()
         if end is not None and self._whole(events, buf[at:end], end):
             return "event"
         near = next_event(buf, at, skip=_NEIGHBOURS)
@@ -72,31 +77,40 @@ class Salvage(Generic[E]):
     def _other(self) -> Step:
         """An item that is no object: a sound value, or garbage."""
         buf, at = self.cursor.buf, self.cursor.pos
-        end = value_end(buf, at)
-        if end is None and self._may_grow(LIMIT) and not self._malformed(at):
-            return "more"
-        if end is not None and _is_value(buf[at:end]):
+        if _NESTED_EVENT.match(buf, at):
+            return self._nested()
+        high = min(at + _AHEAD, len(buf)) if buf[at] == ord("[") else len(buf)
+        end = value_end(buf, at, high)
+        if end is not None and is_value(buf[at:end]):
             return self._skip("not an object", end)
         if self._may_grow(_AHEAD):
             return "more"
-        following, behind = event_in_garbage(buf, at), next_event(buf, at)
-        starts = [place for place in (following, behind) if place is not None]
-        return self._skip("undecodable", min(starts)) if starts else self._lost(at, None)
+        inside, behind = event_in_garbage(buf, at), next_event(buf, at)
+        starts = [place for place in (inside, behind) if place is not None]
+        if starts:
+            return self._skip("undecodable", min(starts))
+        return "more" if self._may_grow(LIMIT) and self._state() == "short" else self._lost(at, None)
+
+    def _nested(self) -> Step:
+        """An array around events: they are taken, and its end will pass for that of all."""
+        self.notes.repair(self.cursor.offset, {"array in array": 1})
+        self.cursor.pos += 1
+        return "skipped"
 
     def _may_grow(self, limit: int) -> bool:
         """Whether there is more text to be had and the item is not yet longer than the limit."""
         return not self.cursor.eof and len(self.cursor.buf) - self.cursor.pos < limit
 
-    def _malformed(self, at: int) -> bool:
-        """Whether the buffer from `at` is wrong, rather than only too short."""
+    def _state(self) -> Literal["whole", "short", "malformed"]:
+        """What strict JSON makes of the value at the cursor: `short` is sound up to the end of the buffer."""
         try:
-            _RAW.decode(memoryview(self.cursor.buf)[at:])
+            RAW.decode(memoryview(self.cursor.buf)[self.cursor.pos :])
         except msgspec.DecodeError as error:
             text = str(error)
-            return "truncated" not in text and "trailing" not in text
+            return "short" if "truncated" in text else "whole" if "trailing" in text else "malformed"
         except RecursionError:
-            return True
-        return False
+            return "malformed"
+        return "whole"
 
     def _whole(self, events: list[E], text: bytes, end: int) -> bool:
         """Take an event whose text needs no repair but in its encoding and the type of its fields."""
@@ -108,10 +122,12 @@ class Salvage(Generic[E]):
         return True
 
     def _mended(self, events: list[E], at: int, end: int | None, high: int) -> bool:
-        text = self.cursor.buf[at:high]
+        text = self.cursor.buf[at : high + _FOLLOWING]
         clean = clean_utf8(text, {})
         same = end is not None and clean is text
         for mended, length, done in repairs(clean, 0, len(clean), end - at if same and end else None):
+            if not _GOES_ON.match(clean, length):
+                continue
             event = self._typed(mended, done)
             if event is not None:
                 length = length if clean is text else _original_length(text, clean[:length], done)
@@ -146,26 +162,41 @@ class Salvage(Generic[E]):
         """Nothing helps: go on behind the item, where the next event begins."""
         buf = self.cursor.buf
         following = next_event(buf, at)
-        sound = end is not None and _is_value(buf[at:end])
-        if sound or (following is None and end is not None and _goes_on(buf, end)):
+        sound = end is not None and is_value(buf[at:end])
+        if sound or (following is None and end is not None and _GOES_ON.match(buf, end)):
             following = end
         if following is not None:
             return self._skip(
                 "undecodable" if buf[at + 1 : end].strip() != b"}" else "empty object", following
             )
-        return "more" if self._may_grow(LIMIT) else self._lost_to_the_end(at)
+        return "more" if self._may_grow(LIMIT) else self._lost_to_the_end()
 
-    def _lost_to_the_end(self, at: int) -> Step:
+    def _lost_to_the_end(self) -> Step:
         """No event behind the item in all the text there is, or that is looked at."""
-        buf, eof = self.cursor.buf, self.cursor.eof
-        if not eof:
+        buf, at = self.cursor.buf, self.cursor.pos
+        if not self.cursor.eof:
+            self._seeking = True
             return self._skip(TOO_LONG, len(buf))
-        if self._malformed(at):
+        if self._state() != "short":
             closing = array_end(buf, at)
             if closing is not None or self._ends_at_event:
                 return self._skip("undecodable", closing or len(buf))
         self.notes.truncated = True
         return self._skip("cut off", len(buf))
+
+    def _found(self) -> bool:
+        """Look for the end of an item that is too long; of its text only the last bytes are kept."""
+        cursor = self.cursor
+        place = next_event(cursor.buf, cursor.pos)
+        if place is None and cursor.eof:
+            place = array_end(cursor.buf, cursor.pos)
+            cursor.pos = len(cursor.buf)
+        if place is None:
+            cursor.pos = max(cursor.pos, len(cursor.buf) - _KEPT)
+            return False
+        self._seeking = False
+        cursor.pos = place
+        return True
 
     def _skip(self, reason: str, end: int) -> Step:
         self.notes.skip(self.cursor.offset, reason)
@@ -197,16 +228,3 @@ def _without_field(text: bytes, error: str) -> bytes | None:
     if fields.pop(match[1], None) is None:
         return None
     return msgspec.json.encode(fields)
-
-
-def _is_value(text: bytes) -> bool:
-    try:
-        _RAW.decode(text)
-    except REFUSALS:
-        return False
-    return True
-
-
-def _goes_on(buf: bytes, end: int) -> bool:
-    """Whether what stands behind an item is what stands behind items."""
-    return buf[end : end + 64].lstrip()[:1] in (b",", b"]", b"")

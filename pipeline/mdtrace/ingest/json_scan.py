@@ -26,6 +26,8 @@ _BOUNDARY = re.compile(rb"\}\s*+,?+\s*+" + _BEGIN)
 _ARRAY_END = re.compile(rb'\}\s*+(?=\]\s*+(?:\}|\Z|,\s*+"\w++"\s*+:))')
 
 _OPENS = 2  # the bit that [ and { have and that ] and } lack
+_DEEPEST = 1000  # about where the decoder gives up
+_DEEP = 64  # deeper no key of an event or a document is looked for
 _NEAR = 48  # blanks looked at before a brace, at each side of the comma
 _OBJECT_LIMIT = 64 << 10
 _OBJECT_TRIES = 8
@@ -56,7 +58,8 @@ def last_boundary(buf: bytes, low: int, high: int) -> tuple[int, int] | None:
 def value_end(buf: bytes, at: int, high: int | None = None) -> int | None:
     """Behind the value that begins at `at`, or None where buf[:high] does not hold all of it.
 
-    A scalar ends where something else follows it, so one at the very end is not known to be whole.
+    None too where brackets nest so deep that no decoder follows. A scalar ends where something else
+    follows it, so one at the very end is not known to be whole.
     """
     high = len(buf) if high is None else high
     first = buf[at : at + 1]
@@ -78,6 +81,8 @@ def _bracket_end(buf: bytes, at: int, high: int) -> int | None:
         end = match.end()
         if buf[end - 1] & _OPENS:
             depth += 1
+            if depth > _DEEPEST:
+                return None
         else:
             depth -= 1
             if depth <= 0:
@@ -95,23 +100,28 @@ def depth_at(buf: bytes, at: int, goal: int) -> int:
     return depth
 
 
-def has_member(buf: bytes, at: int, high: int, member: re.Pattern[bytes]) -> bool:
-    """Whether `member`, a key with its colon, is found in the object at `at` itself, not in one inside it."""
-    return any(member.search(buf, low, end) for low, end in _own_text(buf, at, high))
+def own_text(buf: bytes, at: int, high: int) -> Iterator[tuple[int, int, bool]]:
+    """The parts of the object at `at` that lie in no bracket but its own: (from, behind its end, last).
 
-
-def _own_text(buf: bytes, at: int, high: int) -> Iterator[tuple[int, int]]:
-    """The parts of the object at `at` that lie in no bracket but its own, with the bracket that ends each."""
+    Ends early, without a last part, where buf[:high] does or where brackets nest deep.
+    """
     depth = 0
-    while match := _TO_BRACKET.match(buf, at, high):
+    while (match := _TO_BRACKET.match(buf, at, high)) and depth < _DEEP:
+        end = match.end()
+        opens = bool(buf[end - 1] & _OPENS)
         if depth == 1:
-            yield at, match.end()
-        at = match.end()
-        depth += 1 if buf[at - 1] & _OPENS else -1
+            yield at, end, not opens
+        at = end
+        depth += 1 if opens else -1
         if depth <= 0:
             return
     if depth == 1:
-        yield at, high
+        yield at, high, False
+
+
+def has_member(buf: bytes, at: int, high: int, member: re.Pattern[bytes]) -> bool:
+    """Whether `member`, a key with its colon, is found in the object at `at` itself, not in one inside it."""
+    return any(member.search(buf, low, end) for low, end, _ in own_text(buf, at, high))
 
 
 def next_event(buf: bytes, at: int, skip: int = 0) -> int | None:
