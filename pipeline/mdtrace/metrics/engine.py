@@ -147,30 +147,36 @@ def _connect(
     _set_parameters(connection, parameters)
     _create_macros(connection, filters)
     schema = "whole" if filters.given() else "main"
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}; SET search_path = '{schema},main'")
-    _create_views(connection, dataset, wanted)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    for metric in wanted:
+        connection.execute(f"CREATE VIEW {schema}.{metric.name} AS {_no_rows(metric)}")
+        if filters.given():
+            rows = _where(metric, filters)
+            connection.execute(f"CREATE VIEW {metric.name} AS SELECT * FROM whole.{metric.name}{rows}")
+    connection.execute(f"SET search_path = '{schema},main'")
+    _fill_views(connection, dataset, wanted)
     connection.execute("SET search_path = 'main'")
-    for metric in wanted if filters.given() else []:
-        rows = _where(metric, filters)
-        connection.execute(f"CREATE VIEW {metric.name} AS SELECT * FROM whole.{metric.name}{rows}")
     return connection
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, dataset: Dataset, wanted: list[Metric]) -> None:
-    """The metrics' views. Those made of parts are first made empty and filled last.
+def _fill_views(connection: duckdb.DuckDBPyConnection, dataset: Dataset, wanted: list[Metric]) -> None:
+    """Give the metrics' views, which have no rows yet, their SELECTs; each before those that it reads.
 
-    DuckDB binds a view's whole text when the view is made; so the many parts are bound once, and not again
-    for each view that reads them.
+    DuckDB binds a view's text, and those of the views in it, when the view is made. Made in the order in
+    which they read each other, views at the end of long chains would bind the whole chain each time; so each
+    is bound against views that are still empty, and the chain once, when it is asked for.
     """
-    by_part = [m for m in wanted if m.by_part]
-    for metric in wanted:
-        connection.execute(
-            f"CREATE VIEW {metric.name} AS {_no_rows(metric) if metric.by_part else metric.sql}"
-        )
-    found = parts(connection, dataset) if by_part else []
-    for metric in by_part if found else []:
-        selects = "\nUNION ALL\n".join(_part_select(metric, dataset, part) for part in found)
-        connection.execute(f"CREATE OR REPLACE VIEW {metric.name} AS {selects}")
+    found = parts(connection, dataset) if any(m.by_part for m in wanted) else []
+    for metric in reversed(wanted):
+        if select := _select(metric, dataset, found):
+            connection.execute(f"CREATE OR REPLACE VIEW {metric.name} AS {select}")
+
+
+def _select(metric: Metric, dataset: Dataset, found: list[Part]) -> str:
+    """The metric's SELECT; of one that sees a part at a time, those of all parts, nothing without parts."""
+    if not metric.by_part:
+        return metric.sql
+    return "\nUNION ALL\n".join(_part_select(metric, dataset, part) for part in found)
 
 
 def _no_rows(metric: Metric) -> str:
