@@ -21,6 +21,7 @@ COMMANDS = (
     ("info", "Datasets"),
     ("tables", "Datasets"),
     ("sql", "Datasets"),
+    ("export", "Datasets"),
     ("overlap", "Where the time goes"),
     ("idle", "Where the time goes"),
     ("kernels", "Where the time goes"),
