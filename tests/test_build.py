@@ -125,7 +125,7 @@ def test_no_user_or_path_of_a_kineto_trace_reaches_a_dataset(tmp_path: Path) -> 
     trace = tmp_path / "t.json"
     trace.write_text(
         """{"schemaVersion": 1, "username": "planted-user", "INFO": ["planted-info"], "host_name": "node7",
-        "my_key": "planted-key", "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "mm", "pid": 1, "tid": 1,
+        "my_key": "planted-key", "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "m", "pid": 1, "tid": 1,
         "ts": 1.0, "dur": 1.0, "args": {"External id": 1}}], "traceName": "/home/planted-name/t.json"}"""
     )
     dataset = build([trace], tmp_path / "d")

@@ -1,11 +1,16 @@
 """Worker processes, and the one counter of work done that all of them advance."""
 
 import multiprocessing
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
+
+from mdtrace.errors import MdtraceError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,6 +21,29 @@ _done: Any = None  # the shared counter, in parent and workers alike
 def _adopt(counter: Any) -> None:
     global _done
     _done = counter
+
+
+def _begin(counter: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends its workers
+    _adopt(counter)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals that would end the work are held back until the block is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda n, _: held.append(n)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught in held:
+            signal.raise_signal(caught)
 
 
 class Pool(AbstractContextManager["Pool"]):
@@ -37,8 +65,19 @@ class Pool(AbstractContextManager["Pool"]):
             return map(call, items)
         if self._executor is None:
             context = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.workers, context, initializer=_adopt, initargs=(_done,))
-        return self._executor.map(call, items)
+            self._executor = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(_done,))
+        with _undisturbed():  # a worker whose start is cut short complains on stderr
+            results = self._executor.map(call, items)
+        return self._results(results)
+
+    @staticmethod
+    def _results(results: Iterator[R]) -> Iterator[R]:
+        try:
+            yield from results
+        except BrokenProcessPool as error:
+            raise MdtraceError(
+                "a worker process died", "most likely the memory ran out: use fewer with --jobs"
+            ) from error
 
     @staticmethod
     def advance(amount: int) -> None:
@@ -59,5 +98,8 @@ class Pool(AbstractContextManager["Pool"]):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._executor is not None:
+            if kind is not None:  # nothing that the workers still do is wanted
+                for worker in multiprocessing.active_children():
+                    worker.terminate()
             self._executor.shutdown(wait=True, cancel_futures=True)
             self._executor = None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mdtrace.errors import DatasetError
-from mdtrace.tables.schema import SCHEMA_VERSION, tables
+from mdtrace.tables.schema import SCHEMA_VERSION, schemas_digest, tables
 
 MANIFEST = "manifest.json"
 
@@ -30,8 +30,13 @@ class Dataset:
         schema = tables()[name].arrow()
         if columns is not None:
             schema = pa.schema([schema.field(c) for c in columns])
-        parts = [pq.read_table(f, columns=columns, schema=None) for f in self.files[name]]
-        return pa.concat_tables([p.cast(schema) for p in parts]) if parts else schema.empty_table()
+        try:
+            parts = [pq.read_table(f, columns=columns, schema=None).cast(schema) for f in self.files[name]]
+        except (pa.ArrowException, OSError) as error:
+            raise DatasetError(
+                f"{self.path}: table {name} cannot be read: {error}", "ingest again"
+            ) from error
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def rows(self, name: str) -> int:
         """Number of rows of a table, from the files' footers alone."""
@@ -45,9 +50,11 @@ def open_dataset(path: Path) -> Dataset:
         DatasetError: no dataset is there, it is damaged, or of another schema version.
     """
     manifest = _manifest(path)
-    if manifest.get("schema_version") != SCHEMA_VERSION:
+    made = manifest.get("schema_version"), manifest.get("schemas")
+    if made != (SCHEMA_VERSION, schemas_digest()):
         raise DatasetError(
-            f"{path}: schema version {manifest.get('schema_version')}, this mdtrace reads {SCHEMA_VERSION}",
+            f"{path}: made with table declarations {made[0]}/{made[1]}, "
+            f"this mdtrace reads {SCHEMA_VERSION}/{schemas_digest()}",
             "ingest the traces again, or use the mdtrace that wrote it",
         )
     files = {t: tuple(path / f for f in manifest["files"].get(t, ())) for t in tables()}
@@ -78,5 +85,6 @@ def _manifest(path: Path) -> dict[str, Any]:
 def write_manifest(path: Path) -> None:
     """Make the Parquet files under a folder a dataset: the last thing written."""
     files = {t: sorted(f"{t}/{f.name}" for f in (path / t).glob("*.parquet")) for t in tables()}
-    manifest = {"mdtrace": "dataset", "schema_version": SCHEMA_VERSION, "files": files}
+    versions = {"schema_version": SCHEMA_VERSION, "schemas": schemas_digest()}
+    manifest = {"mdtrace": "dataset", **versions, "files": files}
     (path / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")

@@ -5,6 +5,7 @@ once after reading) or `write` (ids, process and rank, known only when the rows 
 """
 
 import tomllib
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -97,6 +98,13 @@ def tables() -> dict[str, Table]:
     """All declared tables by name, in alphabetical order."""
     files = sorted((f for f in schemas().iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     return {f.name[:-5]: _table(f.name[:-5], f.read_text("utf-8")) for f in files}
+
+
+@cache
+def schemas_digest() -> str:
+    """A short digest of all tables' column names and types: two datasets of one digest read alike."""
+    text = repr([(t.name, [(c.name, str(c.type)) for c in t.columns]) for t in tables().values()])
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def row_id(process_id: int, row: int) -> int:
