@@ -174,9 +174,7 @@ def _print(found: "Study", rows: list[dict[str, Any]]) -> None:
         del columns["samples_per_s"]
     if all(row["hosts"] is None for row in rows):
         del columns["hosts"]
-    output.print_table(
-        rows, columns, title=f"Predicted steps ({name}; scaling factor, speed-up), packed as {found.fusion}"
-    )
+    output.print_table(rows, columns, title=f"Predicted steps ({name}), scaling factor and speed-up")
     _costs(rows, name, text)
     for reason in dict.fromkeys(row["reason"] for row in rows if row["reason"]):
         numbers_ = ", ".join(str(row["gpus"]) for row in rows if row["reason"] == reason)
@@ -217,8 +215,8 @@ def basis(found: "Study") -> list[str]:
         )
     if found.held_out_steps is not None:
         lines.append(
-            f"Held-out steps: from every second one, the others are predicted"
-            f" {_signed(found.held_out_steps)} off."
+            f"Held-out steps: predicted from every second one, the others come out"
+            f" {_signed(found.held_out_steps)}."
         )
     if found.held_out_jobs is not None:
         median, most, number = found.held_out_jobs

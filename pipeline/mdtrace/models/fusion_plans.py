@@ -134,7 +134,8 @@ def _caps(sizes: Floats, most: int) -> tuple[Floats, bool]:
         lowest = max(float(sizes.max()) / 1e3, 1.0)
         return np.unique(np.geomspace(lowest, max(float(edges[-1]), lowest), most)), False
     pairs = np.triu_indices(len(sizes) + 1, 1)
-    sums = np.unique(edges[pairs[1]] - edges[pairs[0]])
+    # A cap above all of them too: empty gradients at the end stay in a bucket that is not full.
+    sums = np.unique(np.append(edges[pairs[1]] - edges[pairs[0]], edges[-1] + 1))
     if len(sums) <= most:
         return sums, True
     return np.unique(sums[np.linspace(0, len(sums) - 1, most).astype(int)]), False

@@ -56,6 +56,7 @@ class GradientTrace:
         messages: of the gradients' group.
         origin: what tells when gradients are ready: device, host, ticks, negotiation, buckets.
         cycle_ns: Horovod's cycle, where marked.
+        ranks_left_out: captures with other gradients, such as those of other pipeline stages.
     """
 
     world: int
@@ -71,6 +72,7 @@ class GradientTrace:
     messages: Messages
     origin: str
     cycle_ns: float | None
+    ranks_left_out: int = 0
 
     @property
     def buckets(self) -> Ints | None:
@@ -141,6 +143,7 @@ def _trace(dataset: Dataset, candidates: pl.DataFrame, found: dict[Key, Step]) -
         messages=messages,
         origin=first.origin,
         cycle_ns=_cycle(dataset) if first.origin in ("ticks", "negotiation") else None,
+        ranks_left_out=len({process for process, _ in found}) - len(processes),
     )
 
 
@@ -156,7 +159,12 @@ def _used(
     found: dict[Key, Step], alike: dict[Key, Step], processes: list[int], numbers: list[int]
 ) -> list[int]:
     """Steps that all captured ranks have, after another one: the steady ones, if there are any."""
-    whole = [n for n in numbers if all((p, n) in alike and (p, n - 1) in found for p in processes)]
+
+    def follows(process: int, number: int) -> bool:
+        step, before = alike.get((process, number)), found.get((process, number - 1))
+        return step is not None and before is not None and int(step.ready.max()) > before.over_ns
+
+    whole = [n for n in numbers if all(follows(p, n) for p in processes)]
     return [n for n in whole if all(alike[p, n].steady for p in processes)] or whole
 
 

@@ -223,6 +223,10 @@ def notes(model: Model) -> list[str]:
             "No ticks (the response cache hides them): the last rank's readiness is estimated from the first"
             " one's request and from when Horovod's loop was idle."
         )
+    if base.ranks_left_out:
+        found.append(
+            f"{base.ranks_left_out} ranks have other gradients, as stages of a pipeline do: left out."
+        )
     if base.origin == "buckets":
         found.append("Buckets are known, not the gradients in them: smaller ones cannot be judged.")
     if not base.messages.transfer:

@@ -41,7 +41,9 @@ SELECT
     collectives.tensors,
     gradient_made.made_ns AS ready_ns,
     bounded(collectives.start_ns) AS start_ns,
-    greatest(bounded(collectives.start_ns), bounded(collectives.end_ns)) AS end_ns
+    CASE
+        WHEN collectives.end_ns IS NOT NULL THEN greatest(bounded(collectives.start_ns), bounded(collectives.end_ns))
+    END AS end_ns
 FROM collectives
 JOIN processes ON collectives.process_id = processes.process_id
 LEFT JOIN instances ON collectives.instance_id = instances.instance_id
