@@ -57,7 +57,9 @@ def test_no_nodes():
 
 def test_means_and_medians_of_cells():
     cells, values = np.array([2, 0, 2, 2, 0]), np.array([9.0, 1.0, 2.0, 4.0, 2.0])
-    assert _means(cells, values, 4).tolist()[::2] == [1.5, 5.0]
-    assert _medians(cells, values, 4).tolist()[::2] == [1.5, 4.0]
-    assert np.isnan(_means(cells, values, 4)[[1, 3]]).all()
-    assert np.isnan(_medians(cells, values, 4)[[1, 3]]).all()
+    none = np.zeros(4, np.int64)
+    assert _means(cells, values, none).tolist()[::2] == [1.5, 5.0]
+    assert _medians(cells, values, none).tolist()[::2] == [1.5, 4.0]
+    assert np.isnan(_means(cells, values, none)[[1, 3]]).all()
+    assert np.isnan(_medians(cells, values, none)[[1, 3]]).all()
+    assert _means(cells, values, np.array([4, 2, 0, 0])).tolist()[:3] == [0.75, 0.0, 5.0]

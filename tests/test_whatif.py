@@ -12,6 +12,7 @@ from mdtrace.models.oplog_graph import oplog_job
 from mdtrace.models.replay_job import Job
 from mdtrace.models.whatif import Edit, ReplayError, WhatIf
 from mdtrace.models.whatif_tables import groups, heat, operations, workers
+from oplogs import two_stages
 from replay_jobs import rounds
 from shared import shared
 
@@ -109,44 +110,9 @@ def test_published_answers(name):
         assert found_by == pytest.approx(answer[f"S_by_{column}"], rel=1e-6)
 
 
-def _worker(stage: int, times: dict[str, list[tuple[float, float]]]) -> list[dict]:
-    return [
-        {
-            "dp_rank": 0,
-            "stage": stage,
-            "step": 3,
-            "optype": optype,
-            "start_ts": a,
-            "duration": b - a,
-            "seq_id": i,
-        }
-        for optype, spans in times.items()
-        for i, (a, b) in enumerate(spans)
-    ]
-
-
-def _two_stages() -> pl.DataFrame:
-    """Two microbatches: forward 1 s, backward 2 s, transfers 0.5 s; on the second stage twice that."""
-    first = _worker(0, {
-        "forward-compute": [(0, 1), (1, 2)],
-        "forward-send": [(1, 1.5), (2, 4)],  # the second waits for its receive, posted at 3.5
-        "backward-recv": [(1, 8), (10, 14)],
-        "backward-compute": [(8, 10), (14, 16)],
-        "optimizer": [(16.5, 17)],  # launched 0.5 s late
-    })  # fmt: skip
-    second = _worker(1, {
-        "forward-recv": [(0, 1.5), (3.5, 4)],
-        "forward-compute": [(1.5, 3.5), (7.5, 9.5)],
-        "backward-compute": [(3.5, 7.5), (9.5, 13.5)],
-        "backward-send": [(7.5, 8), (13.5, 14)],
-        "optimizer": [(13.5, 14)],
-    })  # fmt: skip
-    return pl.DataFrame(first + second)
-
-
 def test_two_stages_by_hand():
     """Stage 1 computes until 13.5; its last gradient arrives at 14, stage 0 ends at 16, then 0.5 s."""
-    job = oplog_job(oplog(_two_stages()))
+    job = oplog_job(oplog(two_stages()))
     assert job.step_times(job.recorded).tolist() == [16.5e9]
     assert job.measured_ns.tolist() == [17e9]
     whatif = WhatIf(job)
@@ -171,11 +137,11 @@ def test_two_stages_by_hand():
 )
 def test_logs_that_cannot_be(change, words):
     with pytest.raises(InputError, match=words):
-        oplog(change(_two_stages()))
+        oplog(change(two_stages()))
 
 
 def test_transfers_that_cannot_be_paired():
-    frame = _two_stages().filter(~((pl.col("optype") == "forward-send") & (pl.col("seq_id") == 1)))
+    frame = two_stages().filter(~((pl.col("optype") == "forward-send") & (pl.col("seq_id") == 1)))
     with pytest.raises(InputError, match="1 forward-send for 2 computations"):
         oplog_job(oplog(frame))
 
@@ -190,7 +156,7 @@ def test_a_file_that_is_no_parquet(tmp_path: Path):
 
 
 def test_an_incomplete_step_is_left_out_and_said():
-    whole = _two_stages()
+    whole = two_stages()
     steps = [whole.with_columns(step=pl.lit(s, pl.Int64)) for s in (3, 4, 5)]
     steps[1] = steps[1].filter(pl.col("optype") != "optimizer")
     job = oplog_job(oplog(pl.concat(steps)))

@@ -25,23 +25,18 @@ def add_host_work(draft: Draft, operators: pl.DataFrame, records: pl.DataFrame) 
         operators: of `graph_tables`.
         records: collectives without a device activity, from `graph.meetings`, with thread_id.
     """
+    alike = not records["point_to_point"].any()  # ranks that pass work on to each other need not do the same
     records = records.filter(pl.col("worker").is_in(operators["worker"].unique().implode()))
-    stretches = _stretches(_apart(operators, records))
+    stretches = _stretches(operators)
     records = _placed(records.with_row_index("record"), stretches)
     stretches = _with_awaited(stretches, records)
-    node = draft.add(_nodes(stretches))
+    node = draft.add(_nodes(stretches).with_columns(everywhere=pl.lit(alike)))
     stretches = stretches.with_columns(node=pl.Series(node))
     _follow(draft, stretches)
     leave = _add_records(draft, records, stretches)
     waited = stretches.filter(pl.col("awaited").is_not_null())
     early = np.minimum(0.0, (waited["end"] - waited["awaited_end"]).to_numpy())
     draft.wait(leave[waited["awaited"].to_numpy()], waited["node"].to_numpy(), early)
-
-
-def _apart(operators: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
-    """Operators that are no record of a collective themselves."""
-    own = records["host_op_id"].drop_nulls()
-    return operators.filter(~pl.col("host_op_id").is_in(own.implode()))
 
 
 def _stretches(operators: pl.DataFrame) -> pl.DataFrame:

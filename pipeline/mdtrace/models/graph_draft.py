@@ -6,7 +6,8 @@ import polars as pl
 from mdtrace.models.replay import Ids, Times, plan
 from mdtrace.models.replay_job import Job, OpType, Worker
 
-# type: NULL for nodes that only join; cell: NULL where nothing can be made ideal.
+# type: NULL for nodes that only join; cell: NULL where nothing can be made ideal; everywhere: each worker that
+# lacks the cell in a step in which another has it counts as 0 in its mean.
 SCHEMA = {
     "start": pl.Float64,
     "end": pl.Float64,
@@ -14,6 +15,7 @@ SCHEMA = {
     "type": pl.String,
     "communication": pl.Boolean,
     "cell": pl.UInt64,
+    "everywhere": pl.Boolean,
     "worker": pl.Int32,
     "step": pl.Int64,
 }
@@ -40,7 +42,7 @@ class Draft:
         block = frame.with_columns(absent).select(pl.col(c).cast(t) for c, t in SCHEMA.items())
         block = block.with_columns(
             pl.col("duration").fill_null(pl.col("end") - pl.col("start")),
-            pl.col("communication").fill_null(False),
+            pl.col("communication", "everywhere").fill_null(False),
         )
         self._blocks.append(block)
         first = self._count
@@ -100,5 +102,6 @@ class Draft:
         job = Job(
             plan(self._count, before, after, lags), nodes["duration"].to_numpy(), cell, op_type, worker, step,
             tuple(types), workers, tuple(steps), np.zeros(len(steps)), chained, notes,
+            nodes["everywhere"].to_numpy(),
         )  # fmt: skip
         return Job(**{**vars(job), "measured_ns": job.times_of(*times)})

@@ -20,12 +20,14 @@ class Captures:
     Attributes:
         frame: columns process_id, worker, and the clock: offset, drift, origin.
         zero_ns: time that counts as 0, on the reference clock.
+        stepless: no steps are marked: everything counts as one.
         workers: by number.
         notes: what was left out or assumed.
     """
 
     frame: pl.DataFrame
     zero_ns: int
+    stepless: bool
     workers: tuple[Worker, ...]
     notes: tuple[str, ...]
 
@@ -73,7 +75,9 @@ def captures(dataset: Dataset) -> Captures:
         notes.append("clocks of some hosts laid side by side by the ends of what their ranks share")
     zero = frame.select((pl.col("start_ns") - pl.col("offset")).min()).item()
     workers = tuple(Worker(rank) for rank in timed["rank"].to_list())
-    return Captures(frame.drop("timeline", "start_ns"), zero, workers, tuple(notes))
+    stepless = dataset.rows("steps") == 0
+    notes += ["no steps are marked: the whole capture counts as one"] * stepless
+    return Captures(frame.drop("timeline", "start_ns"), zero, stepless, workers, tuple(notes))
 
 
 def _side_by_side(dataset: Dataset, frame: pl.DataFrame) -> pl.DataFrame:
@@ -101,8 +105,10 @@ def _side_by_side(dataset: Dataset, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def aligned(frame: pl.DataFrame, of: Captures) -> pl.DataFrame:
-    """Rows of the captures, with worker, start and end (where start_ns and dur_ns, or end_ns, are)."""
+    """Rows of the captures, with worker, and start and end from start_ns and dur_ns or end_ns."""
     joined = frame.join(of.frame, on="process_id", how="inner", maintain_order="left")
+    if of.stepless:
+        joined = joined.with_columns(step=pl.lit(0, pl.Int64))
 
     def moved(time: str) -> pl.Expr:
         drifted = (pl.col("drift") * (pl.col(time) - pl.col("origin"))).round()

@@ -56,6 +56,8 @@ class Job:
         measured_ns: time of each step as measured, ns.
         chained: steps follow each other in the graph; else each begins at 0.
         notes: what was left out or assumed, in sentences.
+        everywhere: nodes, shape (n,), of operations that all workers would do in a step if they did the same
+            work: who lacks one counts as 0 in its mean. None: none.
     """
 
     plan: Plan
@@ -70,6 +72,7 @@ class Job:
     measured_ns: Times
     chained: bool
     notes: tuple[str, ...] = ()
+    everywhere: Mask | None = None
 
     def step_times(self, durations: Times) -> Times:
         """Replay, and the time of each step in ns.
@@ -102,29 +105,44 @@ def ideal(job: Job, like: Mask | None = None) -> Times:
         like: the nodes that the means and medians are taken over, shape (n,); None: all. A cell without any
             of them keeps its recorded durations.
     """
-    counted = job.cell >= 0 if like is None else (job.cell >= 0) & like
+    real = job.cell >= 0
+    counted = real if like is None else real & like
     communication = np.asarray([*(t.communication for t in job.types), False], np.bool_)[job.op_type]
     result = job.recorded.copy()
     for chosen, centre in ((~communication, _means), (communication, _medians)):
         nodes = np.flatnonzero(counted & chosen)
         if not len(nodes):
             continue
-        by_cell = centre(job.cell[nodes], job.recorded[nodes], int(job.cell.max()) + 1)
-        filled = np.flatnonzero((job.cell >= 0) & chosen)
+        by_cell = centre(job.cell[nodes], job.recorded[nodes], _expected(job, nodes))
+        filled = np.flatnonzero(real & chosen)
         values = by_cell[job.cell[filled]]
         result[filled] = np.where(np.isnan(values), result[filled], values)
     return result
 
 
-def _means(cells: Ids, values: Times, count: int) -> Times:
-    """Mean of each cell; NaN where it has no value."""
-    sizes = np.bincount(cells, minlength=count)
-    sums = np.bincount(cells, values, minlength=count)
+def _expected(job: Job, nodes: Ids) -> Ids:
+    """How often each cell would be there if all workers of `nodes` did it in its steps; 0: as found."""
+    count = int(job.cell.max()) + 1
+    if job.everywhere is None:
+        return np.zeros(count, np.int64)
+    workers = len(np.unique(job.worker[nodes]))
+    shared = np.flatnonzero(job.everywhere & (job.cell >= 0) & (job.step >= 0))
+    steps = len(job.steps)
+    pairs = np.unique(job.cell[shared] * steps + job.step[shared])
+    return np.bincount(pairs // steps, minlength=count) * workers
+
+
+def _means(cells: Ids, values: Times, expected: Ids) -> Times:
+    """Mean of each cell over as many values as it has, or more where more are expected; NaN without any."""
+    found = np.bincount(cells, minlength=len(expected))
+    sizes = np.maximum(found, expected)
+    sums = np.bincount(cells, values, minlength=len(expected))
     return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
 
 
-def _medians(cells: Ids, values: Times, count: int) -> Times:
+def _medians(cells: Ids, values: Times, expected: Ids) -> Times:
     """Median of each cell; NaN where it has no value."""
+    count = len(expected)
     order = np.lexsort((values, cells))
     ordered = values[order]
     sizes = np.bincount(cells, minlength=count)
