@@ -119,6 +119,16 @@ def test_real_runs_against_themselves(tmp_path: Path) -> None:
     assert "No difference" in _run("compare", timeline, timeline).stdout
 
 
+def test_ranges_of_a_cpu_run(tmp_path: Path) -> None:
+    """Nsight Systems on a CPU program: steps, layers and collectives are NVTX ranges."""
+    run = _real(tmp_path, "own", "nsys_cpu", "ddp_w2_straggler1", pattern="*.sqlite")
+    found = compare(open_dataset(run), open_dataset(run))
+    assert found.base.bases == ("step markers",)
+    assert found.rows("bucket") == []
+    assert {"straggler_sleep", "allreduce"} <= {r["name"] for r in found.rows("host")}
+    assert _run("compare", run, run).exit_code == 0
+
+
 def test_a_real_straggler_sleeps(tmp_path: Path) -> None:
     """Rank 1 of the second run sleeps 0.1 s in every forward; the networks differ otherwise too."""
     before = _real(tmp_path, "own", "torch_gloo", "alexnet_w2")

@@ -119,11 +119,13 @@ def _caveats(found: "Comparison") -> list[str]:
         said.append(f"The {differ} differ: amounts are per device, and the work of a device may differ too.")
     if base.bases != new.bases:
         said.append(
-            f"Accounted from {' and '.join(base.bases) or 'step markers'} in the base, from"
-            f" {' and '.join(new.bases) or 'step markers'} in the new run: the buckets differ in meaning."
+            f"Accounted from {' and '.join(base.bases)} in the base, from"
+            f" {' and '.join(new.bases)} in the new run: the buckets differ in meaning."
         )
     elif base.bases == ("host records",):
         said.append("No device activity: operators and the backend's records on the host are compared.")
+    elif base.bases == ("step markers",):
+        said.append("Neither devices nor operators were captured: steps and ranges of the host are compared.")
     if bool(base.steps) != bool(new.steps):
         said.append("Only one of the runs has steps: a step is compared with a whole capture.")
     if not found.noise_is_known:

@@ -57,7 +57,7 @@ class Side:
         left_out: reason by step that does not count.
         ranks: known ranks in the dataset.
         world_sizes: ranks in the job, as the captures state it.
-        bases: what was accounted (device activity, host records, timeline).
+        bases: what was accounted (device activity, host records, timeline, step markers).
         parts: amounts by part of the comparison.
     """
 
@@ -77,9 +77,11 @@ def side(dataset: Dataset, filters: Filters) -> Side:
     """
     accounts = _rows(dataset, "step_breakdown", filters).filter(pl.col("span_ns").is_not_null())
     if accounts.is_empty():
+        accounts = _marked(dataset, filters)
+    if accounts.is_empty():
         raise DatasetError(
             f"{dataset.path}: nothing in it can be compared",
-            "neither device activity, nor operators, nor communication of these ranks and steps was captured",
+            "neither device activity, nor operators, communication or steps of these ranks were captured",
         )
     steps, left_out = _steps(dataset, filters, accounts)
     devices = _Steps(steps, accounts, ("process_id", "device_id"))
@@ -109,6 +111,16 @@ def side(dataset: Dataset, filters: Filters) -> Side:
     parts["host"] = captures.amounts(host.with_columns(shown_ns=shown), ("kind", "name"))
     ranks, sizes = (_known(dataset, c, filters) for c in ("rank", "world_size"))
     return Side(tuple(s for s in steps if s is not None), left_out, ranks, sizes, bases, parts)
+
+
+def _marked(dataset: Dataset, filters: Filters) -> pl.DataFrame:
+    """Where nothing can be accounted, the host's steps, as accounts of which only the span is known."""
+    times = _rows(dataset, "step_times", filters).filter(pl.col("host_ns").is_not_null())
+    unknown = {c: pl.lit(None, pl.Int64) for c in (*_BUCKETS, "comm_ns", "device_id")}
+    return times.select(
+        "process_id", "step", span_ns="host_ns", host_ns=pl.lit(None, pl.Int64), basis=pl.lit("step markers"),
+        **unknown,
+    )  # fmt: skip
 
 
 def _rows(dataset: Dataset, name: str, filters: Filters) -> pl.DataFrame:
