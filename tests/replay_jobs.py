@@ -1,6 +1,7 @@
 """Small jobs for the replay: rounds of local work that all ranks end in a collective."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,4 +34,4 @@ def rounds(work: Sequence[Sequence[float]], transfer: float) -> Job:
         measured_ns=np.zeros(1),
         chained=False,
     )
-    return Job(**{**vars(job), "measured_ns": job.step_times(recorded)})
+    return replace(job, measured_ns=job.step_times(recorded))

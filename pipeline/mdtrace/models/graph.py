@@ -44,7 +44,8 @@ def dataset_job(dataset: Dataset) -> Job:
     host = add_calls(draft, called, device)
     work = add_activities(draft, device, host, collectives.drop_nulls("device_op_id"))
     _awaited(draft, host, work)
-    add_host_work(draft, *_without_devices(dataset, of, device, collectives))
+    if device["worker"].n_unique() < len(of.workers):
+        add_host_work(draft, *_without_devices(dataset, of, device, collectives))
     return draft.job(of.workers, (*of.notes, *notes))
 
 

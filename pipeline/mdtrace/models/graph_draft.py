@@ -1,5 +1,7 @@
 """A graph in the making: nodes with what is known of them, and who waits for whom."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
@@ -104,4 +106,4 @@ class Draft:
             tuple(types), workers, tuple(steps), np.zeros(len(steps)), chained, notes,
             nodes["everywhere"].to_numpy(),
         )  # fmt: skip
-        return Job(**{**vars(job), "measured_ns": job.times_of(*times)})
+        return replace(job, measured_ns=job.times_of(*times)).in_order()

@@ -45,7 +45,9 @@ def captures(dataset: Dataset) -> Captures:
     Raises:
         InputError: none, their ranks are unknown, or their clocks cannot be compared.
     """
-    found = read(dataset, "processes", ["process_id", "rank", "start_ns"]).drop_nulls("start_ns")
+    found = read(dataset, "processes", ["process_id", "source_id", "rank", "start_ns"]).drop_nulls("start_ns")
+    formats = read(dataset, "sources", ["source_id", "format"])
+    found = found.join(formats.filter(pl.col("format") != "horovod"), on="source_id", how="semi")
     if not len(found):
         raise InputError(f"{dataset.path}: no events to replay")
     clocks = read(dataset, "clocks", ["process_id", "timeline", "offset_ns", "drift_ppb", "drift_origin_ns"])

@@ -133,7 +133,7 @@ def _coded(ops: pl.DataFrame, layout: Plan, recorded: Times, own: Ids, notes: tu
         measured_ns=_floats(times, "end_ns"),
         chained=False,
         notes=notes,
-    )
+    ).in_order()
 
 
 def _workers(found: pl.DataFrame) -> tuple[Worker, ...]:

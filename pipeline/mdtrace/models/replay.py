@@ -18,7 +18,7 @@ from mdtrace.errors import MdtraceError
 Ids = NDArray[np.int64]
 Times = NDArray[np.float64]
 
-_BYTES_AT_ONCE = 16 << 20  # of replays worked out side by side: more would not fit the caches
+_BYTES_AT_ONCE = 128 << 20  # of replays worked out side by side: more would not fit the caches
 
 
 class GraphError(MdtraceError):
@@ -31,7 +31,7 @@ class Plan:
 
     Attributes:
         nodes: how many.
-        place: position of each node.
+        place: position of each node; None: nodes are numbered by their positions.
         levels: first position of each level, and behind the last the number of nodes.
         sources: for each edge, sorted by the position of the node that waits, the position waited for.
         first_edge: for each position, its first edge in `sources`, and behind the last their number.
@@ -39,7 +39,7 @@ class Plan:
     """
 
     nodes: int
-    place: Ids
+    place: Ids | None
     levels: Ids
     sources: Ids
     first_edge: Ids
@@ -89,7 +89,10 @@ def _by_level(nodes: int, before: Ids, after: Ids) -> tuple[Ids, Ids]:
         np.subtract.at(open_edges, reached, 1)
         ready = np.unique(reached[open_edges[reached] == 0])
     if done < nodes:
-        raise GraphError(f"{nodes - done} operations wait for each other in a circle")
+        raise GraphError(
+            f"{nodes - done} operations wait for each other in a circle",
+            "are collectives that are not the same matched with each other? See the table matches",
+        )
     order = np.concatenate(found) if found else np.zeros(0, np.int64)
     return order, np.asarray(bounds, np.int64)
 
@@ -117,14 +120,20 @@ def ends(layout: Plan, durations: Times) -> Times:
     """
     if durations.ndim == 1:
         return _ends(layout, durations[:, None])[:, 0]
-    at_once = max(1, _BYTES_AT_ONCE // (8 * max(1, layout.nodes)))
+    at_once = replays_at_once(layout)
     parts = [_ends(layout, durations[:, i : i + at_once]) for i in range(0, durations.shape[1], at_once)]
     return np.concatenate(parts, axis=1) if parts else durations
 
 
+def replays_at_once(layout: Plan) -> int:
+    """How many replays side by side are fastest."""
+    return max(1, _BYTES_AT_ONCE // (8 * max(1, layout.nodes)))
+
+
 def _ends(layout: Plan, durations: Times) -> Times:
-    times = np.empty_like(durations, order="C")
-    times[layout.place] = durations
+    times = durations.copy(order="C")
+    if layout.place is not None:
+        times[layout.place] = durations
     bounds = layout.levels.tolist()
     edges = layout.first_edge[layout.levels].tolist()
     for level in range(1, len(bounds) - 1):
@@ -135,4 +144,4 @@ def _ends(layout: Plan, durations: Times) -> Times:
         if last - first > high - low:  # some nodes wait for several
             ended = np.maximum.reduceat(ended, layout.first_edge[low:high] - first, axis=0)
         times[low:high] += ended
-    return times[layout.place]
+    return times if layout.place is None else times[layout.place]

@@ -4,7 +4,8 @@ Operation logs and datasets are both turned into a `Job`; everything behind it i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,15 +88,40 @@ class Job:
 
     def times_of(self, ended: Times, durations: Times) -> Times:
         """Time of each step, ns, given when the nodes ended; shapes as of `step_times`."""
-        inside = np.flatnonzero(self.step >= 0)
-        order = inside[np.argsort(self.step[inside], kind="stable")]
+        order = self._closing
         first = np.searchsorted(self.step[order], np.arange(len(self.steps)))
         last: Times = np.maximum.reduceat(ended[order], first, axis=0)
         if not self.chained:
             return last
-        opening = order[: first[1]] if len(first) > 1 else order
+        opening = np.flatnonzero(self.step == 0)
         begin = (ended[opening] - durations[opening]).min(axis=0, keepdims=True)
         return np.diff(np.maximum.accumulate(last, axis=0), axis=0, prepend=begin)
+
+    @cached_property
+    def _closing(self) -> Ids:
+        """By step, the nodes that may be the last of it to end: no node of it follows them."""
+        layout = self.plan
+        step = self.step if layout.place is None else self.step[np.argsort(layout.place)]
+        ends_later = (self.recorded >= 0) & (self.op_type >= 0)
+        later = ends_later if layout.place is None else ends_later[np.argsort(layout.place)]
+        after = np.repeat(np.arange(layout.nodes), np.diff(layout.first_edge))
+        followed = (step[after] == step[layout.sources]) & later[after]
+        if layout.lags is not None:
+            followed &= layout.lags >= 0
+        last = np.ones(layout.nodes, np.bool_)
+        last[layout.sources[followed]] = False
+        inside = np.flatnonzero((last if layout.place is None else last[layout.place]) & (self.step >= 0))
+        return inside[np.argsort(self.step[inside], kind="stable")]
+
+    def in_order(self) -> "Job":
+        """The same job with its nodes numbered as the plan lays them out, which replays fastest."""
+        if self.plan.place is None:
+            return self
+        order = np.argsort(self.plan.place)
+        names = ("recorded", "cell", "op_type", "worker", "step")
+        moved = {n: getattr(self, n)[order] for n in names}
+        everywhere = None if self.everywhere is None else self.everywhere[order]
+        return replace(self, plan=replace(self.plan, place=None), everywhere=everywhere, **moved)
 
 
 def ideal(job: Job, like: Mask | None = None) -> Times:
