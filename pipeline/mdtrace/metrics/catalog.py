@@ -25,6 +25,7 @@ from importlib.resources import files
 from typing import get_args
 
 from mdtrace.metrics.filters import FilterMode, FilterName
+from mdtrace.metrics.roofs import GIVEN
 from mdtrace.tables.schema import tables
 
 _COLUMN = re.compile(
@@ -162,7 +163,7 @@ def _ordered(found: dict[str, Metric]) -> dict[str, Metric]:
     ordered: dict[str, Metric] = {}
 
     def place(name: str, asked_by: tuple[str, ...]) -> None:
-        if name in ordered or name in tables():
+        if name in ordered or name in tables() or name in GIVEN:
             return
         if name not in found:
             raise ValueError(f"{asked_by[-1]}: reads {name}, which is neither a table nor a metric")
