@@ -28,8 +28,11 @@ COMMANDS = (
     ("ops", "Where the time goes"),
     ("steps", "Where the time goes"),
     ("collectives", "Where the time goes"),
+    ("layers", "Where the time goes"),
     ("stragglers", "Where the time goes"),
     ("compare", "Where the time goes"),
+    ("trajectory", "Where the time goes"),
+    ("hardware", "Where the time goes"),
     ("scaling", "What would change it"),
     ("fusion", "What would change it"),
 )

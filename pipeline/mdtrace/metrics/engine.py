@@ -18,6 +18,7 @@ from mdtrace.errors import QueryError, UsageError
 from mdtrace.metrics.catalog import Metric, metrics
 from mdtrace.metrics.filters import FilterName, Filters
 from mdtrace.metrics.macros import create_macros, literal
+from mdtrace.metrics.roofs import GIVEN, create_given
 from mdtrace.metrics.sources import Part, empty_sql, parquet_sql, part_source, parts
 from mdtrace.tables.dataset import Dataset
 from mdtrace.tables.schema import tables
@@ -144,6 +145,9 @@ def _connect(
         source = parquet_sql(dataset.files[table]) if dataset.files[table] else empty_sql(table)
         connection.execute(f"CREATE VIEW {table} AS {source}")
     _set_parameters(connection, parameters)
+    if any(name in GIVEN for metric in wanted for name in metric.reads):
+        hardware = parameters.get("hardware")
+        create_given(connection, None if hardware is None else str(hardware))
     create_macros(connection, filters)
     schema = "whole" if filters.given() else "main"
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
