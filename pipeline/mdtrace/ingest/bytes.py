@@ -86,12 +86,11 @@ class TextFile(AbstractContextManager["TextFile"]):
         """Some bytes, at most `size`; none at the end."""
         stream = self._inflate
         while not stream.done:
-            if not stream.pending and not stream.give(self._raw(_READ)):
-                self.truncated = not stream.between_members
-                stream.done = True
-                return stream.flush()
             if part := stream.take(size):
                 return part
+            if not stream.done and not stream.give(self._raw(_READ)):
+                stream.done = True
+                self.truncated |= not stream.between_members or bool(stream.pending)
         self.truncated |= stream.damaged
         self.trailing |= stream.trailing
         return b""
@@ -120,15 +119,6 @@ class _Inflate:
         """Add compressed bytes; false where there are none."""
         self.pending += data
         return bool(data)
-
-    def flush(self) -> bytes:
-        """What the decompressor still holds when the input has ended."""
-        if self.between_members:
-            return b""
-        try:
-            return self._object.flush()
-        except zlib.error:
-            return b""
 
     def take(self, size: int) -> bytes:
         """Up to `size` decompressed bytes; none when more input is needed or the stream is done."""

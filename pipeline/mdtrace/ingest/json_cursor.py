@@ -6,6 +6,8 @@ from typing import Any
 from mdtrace.ingest.bytes import TextFile
 from mdtrace.ingest.json_strings import Counts, count
 
+LIMIT = 32 << 20  # longest event or document value that is kept, in bytes
+
 
 @dataclass
 class Notes:
@@ -55,7 +57,7 @@ class Cursor:
     def fill(self) -> None:
         """Read on: a chunk, or as much as is held already, so that a giant value costs linear time."""
         held = self.buf[self.pos :]
-        more = self._text.read(max(self._chunk, len(held)))
+        more = self._text.read(max(self._chunk, min(len(held), LIMIT - len(held))))
         self.eof = not more
         self.base += self.pos
         self.buf = held + more if held else more

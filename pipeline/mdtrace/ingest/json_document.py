@@ -8,7 +8,7 @@ lenient: a damaged key never hides an array.
 import re
 from typing import Literal
 
-from mdtrace.ingest.json_cursor import Cursor, Notes
+from mdtrace.ingest.json_cursor import LIMIT, Cursor, Notes
 from mdtrace.ingest.json_repair import decode_lenient
 from mdtrace.ingest.json_scan import (
     PHASE,
@@ -21,7 +21,6 @@ from mdtrace.ingest.json_scan import (
 )
 from mdtrace.ingest.json_strings import Counts, is_value
 
-LIMIT = 32 << 20  # longest event or document value that is kept
 TOO_LONG = f"longer than {LIMIT >> 20} MB"
 
 Found = Literal["events", "more", "end"]

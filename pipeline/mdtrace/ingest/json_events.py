@@ -136,6 +136,8 @@ class JsonEvents(Generic[E]):
             cursor = Cursor(text, self._start, self._chunk)
             yield from self._walk(cursor, Outside(cursor, self._notes, depth))
             self._notes.truncated |= text.truncated
+            if text.trailing:
+                self._notes.repair(cursor.offset, {"bytes behind the gzip stream": 1})
 
     def _walk(self, cursor: Cursor, outside: Outside) -> Iterator[list[E]]:
         """Outside and inside of arrays by turns, reading on when neither gets further."""

@@ -5,8 +5,8 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from mdtrace.ingest.json_cursor import Cursor, Notes
-from mdtrace.ingest.json_document import LIMIT, TOO_LONG
+from mdtrace.ingest.json_cursor import LIMIT, Cursor, Notes
+from mdtrace.ingest.json_document import TOO_LONG
 from mdtrace.ingest.json_repair import repairs
 from mdtrace.ingest.json_scan import array_end, event_in_garbage, next_event, separators_end, value_end
 from mdtrace.ingest.json_strings import RAW, REFUSALS, Counts, clean_utf8, count, is_value
@@ -124,8 +124,9 @@ class Salvage(Generic[E]):
     def _mended(self, events: list[E], at: int, end: int | None, high: int) -> bool:
         text = self.cursor.buf[at : high + _FOLLOWING]
         clean = clean_utf8(text, {})
-        same = end is not None and clean is text
-        for mended, length, done in repairs(clean, 0, len(clean), end - at if same and end else None):
+        following = next_event(text, 0)
+        alone = end is not None and clean is text and (following is None or end - at < following)
+        for mended, length, done in repairs(clean, 0, len(clean), end - at if alone and end else None):
             if not _GOES_ON.match(clean, length):
                 continue
             event = self._typed(mended, done)
