@@ -65,6 +65,7 @@ def _error(fusion: str, links: str, ranks: int) -> float:
     return point.predicted.factor / (_single(links) / _run(fusion, links, ranks)[1]) - 1
 
 
+@pytest.mark.slow
 def test_scaling_factors_of_jobs_that_were_not_seen() -> None:
     errors = {row: _error(*row) for row in GRID}
     assert max(abs(e) for e in errors.values()) <= 0.084, errors
@@ -111,6 +112,7 @@ def test_links_come_back_from_traces(form: str, small, tmp_path: Path) -> None:
     assert found.held_out_steps == pytest.approx(0, abs=0.02)
 
 
+@pytest.mark.slow
 def test_runs_of_other_sizes_check_the_prediction(small, tmp_path: Path) -> None:
     paths = []
     for ranks in (1, 4, 16):
@@ -132,6 +134,7 @@ def test_runs_of_other_sizes_check_the_prediction(small, tmp_path: Path) -> None
     assert points[64].predicted is not None
 
 
+@pytest.mark.slow
 def test_advice_on_buckets(small, tmp_path: Path) -> None:
     advice = advise([_ingest(tmp_path, small, "kineto")])
     assert advice.today is not None

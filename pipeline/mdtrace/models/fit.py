@@ -1,8 +1,8 @@
 """Robust fit of latency and time per byte to measured messages.
 
 time = a·x + b·y with a, b ≥ 0, where x counts latencies and y bytes on the wire. Theil and Sen's median of
-slopes starts it; reweighted least squares with Huber's weights on relative errors ends it, because what
-disturbs a message grows with it.
+slopes starts it; reweighted least squares with Tukey's weights on relative errors ends it, because what
+disturbs a message grows with it, and a message that waited says nothing about the link.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 from mdtrace.models.fusion import Floats
 
 _PAIRS = 400  # messages of which all pairs are looked at; of more, as many spread over the sizes
-_HUBER = 1.345  # standard deviations at which a residual stops counting in full
+_TUKEY = 4.685  # standard deviations from which on a residual does not count at all
 _ROUNDS = 25
 SPREAD = (
     2.0  # ratio of the largest to the smallest bytes per latency below which a and b cannot be told apart
@@ -74,12 +74,14 @@ def _both(x: Floats, y: Floats, times: Floats) -> tuple[float, float]:
     a, b = theil_sen(y / x, times / x)
     for _ in range(_ROUNDS):
         a, b = max(a, 0.0), max(b, 0.0)
-        residual = (a * x + b * y - times) / times
+        # Relative to what is fitted: relative to what was measured, short ones would pull the fit down.
+        expected = np.maximum(a * x + b * y, 1e-9 * times)
+        residual = times / expected - 1
         scale = 1.4826 * float(np.median(np.abs(residual)))
         if scale < 1e-12:
             break
-        bound = _HUBER * scale / np.maximum(np.abs(residual), 1e-300)
-        weight = np.sqrt(np.minimum(1.0, bound)) / times
+        far = np.minimum(1.0, np.abs(residual) / (_TUKEY * scale))
+        weight = (1 - far**2) / expected
         a, b = _least_squares(x * weight, y * weight, times * weight)
     return a, b
 
