@@ -47,7 +47,7 @@ def test_several_replays_at_once_are_each_the_same():
 
 
 def test_a_circle_is_refused():
-    with pytest.raises(GraphError, match="3 operations wait"):
+    with pytest.raises(GraphError, match="in a circle: 3 of them"):
         plan(4, np.array([0, 1, 2, 3]), np.array([1, 2, 3, 1]))
 
 

@@ -5,13 +5,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from mdtrace.build.job import build
 from mdtrace.errors import InputError
-from mdtrace.models.graph import dataset_job, meetings
-from mdtrace.models.graph_clocks import timeline_offsets
+from mdtrace.models.graph import dataset_job
 from mdtrace.models.whatif import Edit, WhatIf
 from mdtrace.models.whatif_tables import workers
 from shared import ROOT, shared
@@ -170,29 +168,6 @@ def test_a_timeline_without_ticks_is_refused_with_the_hint(tmp_path: Path):
     with pytest.raises(InputError, match="not recorded in any step but the first") as refused:
         dataset_job(build([source], tmp_path / "d.mdtrace"))
     assert "HOROVOD_CACHE_CAPACITY=0" in (refused.value.hint or "")
-
-
-def test_timelines_side_by_side_through_a_third():
-    rows = [(0, 1, 10.0), (1, 1, 110.0), (1, 2, 200.0), (2, 2, 50.0), (2, 3, 60.0), (3, 9, 1.0)]
-    ends = pl.DataFrame(rows, ["timeline", "instance_id", "end"], orient="row")
-    assert timeline_offsets(ends) == {0: 0.0, 1: 100.0, 2: -50.0}
-
-
-def test_who_meets_whom():
-    rows = [
-        # instance, worker, start, end, synchronising, point to point
-        (1, 0, 0.0, 10.0, True, False), (1, 1, 4.0, 10.0, True, False),
-        (2, 0, 20.0, 22.0, False, False), (2, 1, 25.0, 26.0, False, False),  # a root that left early
-        (3, 0, 30.0, 40.0, False, False), (3, 1, 32.0, 40.0, False, False),
-        (4, 0, 50.0, 52.0, False, True), (4, 1, 53.0, 54.0, False, True),
-        (5, 0, 60.0, 61.0, True, False), (None, 1, 70.0, 71.0, None, None),
-    ]  # fmt: skip
-    names = ["instance_id", "worker", "start", "end", "synchronising", "point_to_point"]
-    frame = pl.DataFrame(rows, names, orient="row").with_columns(group_size=pl.lit(2))
-    found, notes = meetings(frame)
-    assert found["met"].to_list() == [4, 4, None, None, 32, 32, 53, 53, None, None]
-    assert found["meeting"].to_list() == [1, 1, None, None, 3, 3, 4, 4, None, None]
-    assert notes == ["4 of 10 collectives not joined across ranks: waiting counts as transfer"]
 
 
 @pytest.mark.slow

@@ -171,7 +171,9 @@ def _with_launch(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _recorded(work: pl.DataFrame, waits: pl.DataFrame) -> _Edges:
     """The first activity launched on a stream after its wait, behind the other stream's last until then."""
-    mine = waits.select("worker", "device_id", "stream_id", "wait_stream_id", "called", "recorded")
+    mine = waits.filter(pl.col("wait_stream_id") != pl.col("stream_id")).select(
+        "worker", "device_id", "stream_id", "wait_stream_id", "called", "recorded"
+    )
     first = mine.sort("called").join_asof(
         work.select("worker", "device_id", "stream_id", "launched", "node", "start").sort("launched"),
         left_on="called",

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from mdtrace.errors import InputError
 from mdtrace.models.replay import Ids, Times, plan
 from mdtrace.models.replay_job import Job, OpType, Worker
 
@@ -82,6 +83,7 @@ class Draft:
             chained: its steps follow each other; else each begins at 0.
 
         Raises:
+            InputError: no operation lies in a step.
             GraphError: operations wait for each other in a circle.
         """
         self.hang()
@@ -91,6 +93,8 @@ class Draft:
         types = [OpType(*row) for row in names.rows()]
         codes = {t.name: i for i, t in enumerate(types)}
         steps = nodes["step"].drop_nulls().unique().sort().to_list()
+        if not steps:
+            raise InputError("nothing to replay: no operation lies in a step")
         numbers = {step: i for i, step in enumerate(steps)}
         before, after, lags = self.edges()
         code = [

@@ -90,7 +90,7 @@ def _by_level(nodes: int, before: Ids, after: Ids) -> tuple[Ids, Ids]:
         ready = np.unique(reached[open_edges[reached] == 0])
     if done < nodes:
         raise GraphError(
-            f"{nodes - done} operations wait for each other in a circle",
+            f"operations wait for each other in a circle: {nodes - done} of them",
             "are collectives that are not the same matched with each other? See the table matches",
         )
     order = np.concatenate(found) if found else np.zeros(0, np.int64)

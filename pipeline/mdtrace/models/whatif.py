@@ -94,7 +94,7 @@ class WhatIf:
         largest_error: of the replay against the measurement.
 
     Raises:
-        ReplayError: the replay with nothing edited is further off.
+        ReplayError: the replay with nothing edited is further off, or steps take no time.
     """
 
     def __init__(self, job: Job, *, largest_error: float = LARGEST_ERROR) -> None:
@@ -103,6 +103,8 @@ class WhatIf:
         self.before = job.step_times(job.recorded)
         self.t = float(self.before.mean())
         self.t_ideal = self._mean(self.ideal)
+        if not min(self.t, self.t_ideal) > 0:
+            raise ReplayError("the steps take no time")
         self.measured = float(job.measured_ns.mean())
         self.error = abs(self.t - self.measured) / self.measured if self.measured > 0 else 0.0
         if self.error > largest_error:
