@@ -70,7 +70,7 @@ def run(
 def _print(advice: "Advice", rows: list[dict[str, Any]]) -> None:
     from mdtrace.commands import output
     from mdtrace.commands.answer import unit
-    from mdtrace.commands.output import Shown, count, size
+    from mdtrace.commands.output import Shown, count, duration, size
 
     name, text = unit(rows, "step_ns")
     columns = {
@@ -87,7 +87,7 @@ def _print(advice: "Advice", rows: list[dict[str, Any]]) -> None:
     output.print_table(rows, columns, title=f"{title} ({name}; exposed: the exchange alone)")
     cost = advice.cost
     speed = f"{1 / cost.beta:.3g} GB/s" if cost.beta > 0 else "no limit to bandwidth"
-    output.line(f"A bucket takes {cost.alpha / 1e3:.3g} µs and its bytes at {speed} of payload.")
+    output.line(f"A bucket takes {duration(round(cost.alpha))} and its bytes at {speed} of payload.")
     if advice.measured_ns is not None:
         error = rows[0]["step_ns"] / advice.measured_ns - 1
         output.line(

@@ -172,7 +172,7 @@ def _print(found: "Study", rows: list[dict[str, Any]]) -> None:
     }
     if all(row["samples_per_s"] is None for row in rows):
         del columns["samples_per_s"]
-    if all(row["hosts"] is None for row in rows):
+    if any(row["hosts"] is None for row in rows):
         del columns["hosts"]
     output.print_table(rows, columns, title=f"Predicted steps ({name}), scaling factor and speed-up")
     _costs(rows, name, text)
@@ -187,7 +187,8 @@ def _costs(rows: list[dict[str, Any]], name: str, text: Any) -> None:
     from mdtrace.commands import output
     from mdtrace.commands.output import Shown, count
 
-    shown = [row for row in rows if row["step_ns"] is not None and row["saved_overlap_ns"] is not None]
+    # Of measured numbers of GPUs, the first job's alone.
+    shown = [row for row in rows if row["saved_overlap_ns"] is not None and row["fitted"] in (None, True)]
     columns = {
         "gpus": Shown("GPUs", count),
         "saved_latency_ns": Shown("no latency", text),
@@ -238,9 +239,11 @@ _ORIGINS = {
 
 
 def _fitted(found: "Study", link: "LinkFit") -> str:
+    from mdtrace.commands.output import duration
+
     speed = link.link.bytes_per_s
     figures = (
-        f"latency {link.link.latency_ns / 1e3:.3g} µs, bandwidth"
+        f"latency {duration(round(link.link.latency_ns))}, bandwidth"
         f" {'without limit' if speed is None else f'{speed / 1e9:.3g} GB/s'}"
     )
     where = {"one host": "inside a host", "between hosts": "between hosts"}.get(
