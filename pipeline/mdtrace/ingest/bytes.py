@@ -122,19 +122,17 @@ class _Inflate:
 
     def take(self, size: int) -> bytes:
         """Up to `size` decompressed bytes; none when more input is needed or the stream is done."""
-        if self.between_members and not self._begin_member():
-            return b""
-        before = self._object.copy()
-        try:
-            part = self._object.decompress(self.pending, size)
-        except zlib.error:
-            return self._take_before_damage(before, size)
-        if self._object.eof:
-            self.pending = self._object.unused_data
-            self.between_members = True
-        else:
-            self.pending = self._object.unconsumed_tail
-        return part
+        while not self.between_members or self._begin_member():
+            before = self._object.copy()
+            try:
+                part = self._object.decompress(self.pending, size)
+            except zlib.error:
+                return self._take_before_damage(before)
+            self.between_members = self._object.eof
+            self.pending = self._object.unused_data if self._object.eof else self._object.unconsumed_tail
+            if part or not self.between_members:
+                return part
+        return b""
 
     def _begin_member(self) -> bool:
         self.pending = self.pending.lstrip(b"\0")  # tapes and block devices pad with zeros
@@ -147,10 +145,10 @@ class _Inflate:
         self.between_members = False
         return True
 
-    def _take_before_damage(self, stream: "zlib._Decompress", size: int) -> bytes:
+    def _take_before_damage(self, stream: "zlib._Decompress") -> bytes:
         """All that decompresses before the first bad byte: pieces ever smaller up to it.
 
-        `size` is exceeded by what one byte of input can expand to, at most.
+        May be longer than asked for: what one read of compressed text expands to.
         """
         parts: list[bytes] = []
         at, step = 0, max(len(self.pending) // 2, 1)
