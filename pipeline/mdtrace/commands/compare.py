@@ -40,14 +40,15 @@ def run(
 ) -> None:
     """What changed from one run to another, per step, and what explains the change of the step time.
 
-    Steady steps only, unless --step picks some. Amounts are sums over a step, their mean over devices,
-    their median over steps. A change is noise where it is no larger than 3 median absolute deviations of
-    a single step, both runs' combined, or where the steps of the two runs overlap much; small where it is
-    below the threshold (step and buckets: of the step time; others: of their own time, or 0.1 % of the
-    step time).
+    Steady steps only, unless --step picks some. Amounts are sums over a step, their mean over
+    devices, their median over steps. A change is noise where it is no larger than 3 median absolute
+    deviations of a single step, both runs' combined, or where the steps of the two runs overlap
+    much; small where it is below the threshold (step and buckets: of the step time; others: of their
+    own time, or 0.1 % of the step time).
 
-    Names are matched without template arguments, addresses, tile sizes, source lines and counters where they
-    differ. With --layer, kernels, operators, layers and the host's time are those of the layers.
+    Names are matched without template arguments, addresses, tile sizes, source lines and counters
+    where they differ. With --layer, kernels, operators, layers and the host's time are those of the
+    layers.
 
     [bold]Examples[/bold]
 
@@ -56,9 +57,10 @@ def run(
       mdtrace compare main.mdtrace branch.mdtrace --threshold 2% --format json -o change.json
 
     [bold]Exit codes[/bold]: 0 no regression · 1 the step time, or a bucket of it (compute, exposed
-    communication, exposed copies, idle), got worse by more than the threshold of the base's step time and
-    more than noise; a bucket only where the step time did not get better by as much; with fewer than 3
-    steps on a side noise cannot be told, and the threshold alone decides · 2 cannot be compared
+    communication, exposed copies, idle), got worse by more than the threshold of the base's step
+    time and more than noise; a bucket only where the step time did not get better by as much; with
+    fewer than 3 steps on a side noise cannot be told, and the threshold alone decides · 2 cannot be
+    compared
     """
     from mdtrace.commands import output
     from mdtrace.commands.options import Format

@@ -39,10 +39,10 @@ def run(
 ) -> None:
     """Write a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-    All ranks on one clock, as solved from their collectives; one process a rank, with its host threads,
-    device streams, collectives and counters, arrows from call to kernel, and tracks of verdicts: steps and
-    layers with what bounds them, and who waits for whom. Times count from the first event. Filters take
-    what starts in them.
+    All ranks on one clock, as solved from their collectives; one process a rank, with its host
+    threads, device streams, collectives and counters, arrows from call to kernel, and tracks of
+    verdicts: steps and layers with what bounds them, and who waits for whom. Times count from the
+    first event. Filters take what starts in them.
 
     [bold]Examples[/bold]
 
