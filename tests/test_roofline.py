@@ -261,6 +261,9 @@ def test_unknown_work_is_null_with_coverage(tmp_path: Path) -> None:
     assert (backward["coverage"], backward["compute_ns"]) == (0, 4000)
     rank = _one(opened, "roofline_ranks", Filters(ranks=(0,)))
     assert rank["coverage"] == pytest.approx(1 / 3)
+    # A third of the work says neither how good the rest is nor that it is slow.
+    assert (rank["efficiency"], rank["bound"]) == (None, None)
+    assert rank["t_compute_s"] == pytest.approx(1e-6)
 
 
 def test_roofs_by_device_name_option_and_file(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@
 -- column: attainable_flops_per_s DOUBLE [FLOP/s] Of a rank, with as much communication hidden as here; NULL: no FLOP or roof known
 -- column: attainable_overlap_flops_per_s DOUBLE [FLOP/s] With all communication hidden; NULL: no FLOP or roof known
 -- column: attainable_serial_flops_per_s DOUBLE [FLOP/s] With none hidden; NULL: no FLOP or roof known
--- column: efficiency DOUBLE [share] Achieved over attainable; NULL: no roof known
+-- column: efficiency DOUBLE [share] Achieved over attainable; NULL: no roof known, or coverage under one half
 -- column: bound VARCHAR As in layer_roofline; NULL: nothing known
 -- column: phi DOUBLE [share] Share of communication that compute hides; NULL: no communication
 -- column: compute_share DOUBLE [share] Of the time, in which compute runs.

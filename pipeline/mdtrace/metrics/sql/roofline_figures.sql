@@ -35,8 +35,8 @@
 -- column: attainable_overlap_flops_per_s DOUBLE [FLOP/s] With all communication hidden; NULL: no FLOP or roof known
 -- column: attainable_serial_flops_per_s DOUBLE [FLOP/s] With none hidden; NULL: no FLOP or roof known
 -- column: attainable_flops_per_s DOUBLE [FLOP/s] With as much hidden as here; NULL: no FLOP or roof known
--- column: efficiency DOUBLE [share] Achieved over attainable; with no arithmetic: time at the roofs over time; NULL: no roof known
--- column: bound VARCHAR compute, memory, communication (the longest of the three times), balanced (the two longest within 5 %), latency (all under half of the time), straggler (waiting exceeds transfer where communication binds or the time is not explained); NULL: nothing known
+-- column: efficiency DOUBLE [share] Achieved over attainable; with no arithmetic: time at the roofs over time; NULL: no roof known, or coverage under one half
+-- column: bound VARCHAR compute, memory, communication (the longest of the three times), balanced (the two longest within 5 %), latency (all under half of the time), straggler (waiting exceeds transfer where communication binds or the time is not explained); NULL: nothing known, or too little for latency
 -- column: coverage DOUBLE [share] Compute time of operators whose FLOP and bytes are known; NULL: nothing computes
 -- column: unsized BIGINT Collectives of unknown size.
 -- column: shared BOOLEAN Its communication is a share of gradient buckets; NULL: it has none
@@ -212,6 +212,8 @@ roofed AS (
 at_roofs AS (
     SELECT
         *,
+        -- Work known for less than half of the compute explains nothing by being short.
+        worked_ns = 0 OR priced_ns >= 0.5 * worked_ns AS told,
         coalesce(t_device_s, 0) + coalesce((1 - coalesce(phi, 0)) * t_comm_s, 0) AS least_s
     FROM roofed
 )
@@ -244,11 +246,11 @@ SELECT
     (flops / nullif(longest_s, 0))::DOUBLE AS attainable_overlap_flops_per_s,
     (flops / nullif(t_device_s + coalesce(t_comm_s, 0), 0))::DOUBLE AS attainable_serial_flops_per_s,
     (flops / nullif(least_s, 0))::DOUBLE AS attainable_flops_per_s,
-    CASE WHEN longest_s > 0 THEN (least_s / nullif(time_s, 0))::DOUBLE END AS efficiency,
+    CASE WHEN longest_s > 0 AND told THEN (least_s / nullif(time_s, 0))::DOUBLE END AS efficiency,
     CASE
         WHEN longest_s IS NULL OR longest_s <= 0 OR time_s <= 0 THEN NULL
         WHEN wait_ns > comm_ns - wait_ns AND (longest_s = t_comm_s OR longest_s < 0.5 * time_s) THEN 'straggler'
-        WHEN longest_s < 0.5 * time_s THEN 'latency'
+        WHEN longest_s < 0.5 * time_s THEN CASE WHEN told THEN 'latency' END
         WHEN second_s >= 0.95 * longest_s THEN 'balanced'
         WHEN longest_s = t_compute_s THEN 'compute'
         WHEN longest_s = t_memory_s THEN 'memory'
