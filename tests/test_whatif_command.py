@@ -88,6 +88,7 @@ def test_steps_and_edits_by_type(log: Path):
         (("--rank-ideal", "x"), UsageError, "not a list of numbers"),
         (("--op-type", "gemm"), UsageError, "no type of operation 'gemm'"),
         (("--network", "fast"), UsageError, "no factor"),
+        (("--ideal", "--rank-ideal", "1"), UsageError, "every operation ideal already"),
         (("--network", "0x"), UsageError, "no factor"),
     ],
 )

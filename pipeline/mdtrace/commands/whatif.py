@@ -66,22 +66,23 @@ def run(
         ),
     ] = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="What a row is, with --format or -o.", show_default="rank")
+        By | None, typer.Option("--by", help="What a row is; with --format or -o: rank.", show_default=False)
     ] = None,
     format: FormatOption = None,  # noqa: A002
     out: OutOption = None,
 ) -> None:
     """How long a step would take with other durations; who and what makes it slower than it could be.
 
-    The job is replayed along what waits for what. S is its time over that of the ideal job, in which each
-    operation takes the mean over ranks and steps (transfers: the median, without waiting). S of a rank or
-    type of operation: only its own durations put back into the ideal job. Refused where the replay of what
-    was recorded misses the measured step times by more than 5 %.
+    The job is replayed along what waits for what. S is its time over that of the ideal job, in
+    which each operation takes the mean over ranks and steps (transfers: the median, without
+    waiting). S of a rank or type of operation: only its own durations put back into the ideal job.
+    Refused where the replay of what was recorded misses the measured step times by more than 5 %.
 
-    An operation log of a pipeline-parallel job is a Parquet file with a row for each operation: dp_rank,
-    stage, step, optype (forward-compute, backward-compute, forward-send, forward-recv, backward-send,
-    backward-recv, params-all-gather, grads-reduce-scatter, embedding-grads-all-reduce, optimizer …),
-    start_ts and duration (s), seq_id; where known also rank, mc, gmc, mb_id.
+    An operation log of a pipeline-parallel job is a Parquet file with a row for each operation:
+    dp_rank, stage, step, optype (forward-compute, backward-compute, forward-send, forward-recv,
+    backward-send, backward-recv, params-all-gather, grads-reduce-scatter,
+    embedding-grads-all-reduce, optimizer …), start_ts and duration (s), seq_id; where known also
+    rank, mc, gmc, mb_id.
 
     [bold]Examples[/bold]
 
@@ -98,6 +99,10 @@ def run(
     from mdtrace.models.whatif_source import load
 
     chosen = output.chosen(format, out)
+    if ideal and (rank_ideal or op_type):
+        raise UsageError(
+            "--ideal makes every operation ideal already", "give --rank-ideal, --op-type, or --ideal"
+        )
     wanted = Edit(ideal, numbers(rank_ideal, "rank-ideal") or (), tuple(op_type or ()), _factor(network))
     whatif = WhatIf(load(source))
     if chosen is not Format.TABLE or out is not None:

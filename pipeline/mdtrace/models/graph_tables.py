@@ -45,7 +45,9 @@ def captures(dataset: Dataset) -> Captures:
     Raises:
         InputError: none, their ranks are unknown, or their clocks cannot be compared.
     """
-    found = read(dataset, "processes", ["process_id", "source_id", "rank", "start_ns"]).drop_nulls("start_ns")
+    found = read(dataset, "processes", ["process_id", "source_id", "rank", "start_ns", "end_ns"]).drop_nulls(
+        "start_ns"
+    )
     formats = read(dataset, "sources", ["source_id", "format"])
     found = found.join(formats.filter(pl.col("format") != "horovod"), on="source_id", how="semi")
     if not len(found):
@@ -77,9 +79,24 @@ def captures(dataset: Dataset) -> Captures:
         notes.append("clocks of some hosts laid side by side by the ends of what their ranks share")
     zero = frame.select((pl.col("start_ns") - pl.col("offset")).min()).item()
     workers = tuple(Worker(rank) for rank in timed["rank"].to_list())
+    notes += _apart(frame, found)
     stepless = dataset.rows("steps") == 0
     notes += ["no steps are marked: the whole capture counts as one"] * stepless
     return Captures(frame.drop("timeline", "start_ns"), zero, stepless, workers, tuple(notes))
+
+
+_WORTH_SAYING = 0.01  # of the capture
+
+
+def _apart(frame: pl.DataFrame, found: pl.DataFrame) -> list[str]:
+    """That ranks begin at different times, which no edit changes."""
+    timed = frame.join(found.select("process_id", "end_ns"), on="process_id")
+    begin, end = timed["start_ns"] - timed["offset"], timed["end_ns"] - timed["offset"]
+    first, last, over = begin.min(), begin.max(), end.max()
+    if not isinstance(first, int) or not isinstance(last, int) or not isinstance(over, int):
+        return []
+    said = f"the captures of the ranks begin up to {(last - first) / 1e6:.3g} ms apart, which stays as it is"
+    return [said] * (last - first > _WORTH_SAYING * (over - first))
 
 
 def _side_by_side(dataset: Dataset, frame: pl.DataFrame) -> pl.DataFrame:
