@@ -1,5 +1,6 @@
 """mdtrace layers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -203,11 +204,11 @@ def _notes(
         texts.append("time is compute and communication that no compute hides (the last column)")
     if any(r["shared"] for r in rows):
         texts.append("gradient buckets are shared out to the layers whose gradients they carry, by elements")
-    above = sum((r["efficiency"] or 0) > 1.02 for r in rows)
+    above = sum((r["achieved_flops_per_s"] or 0) > (r["attainable_flops_per_s"] or math.inf) for r in rows)
     if above:
         texts.append(
-            f"rows above 100 %: {above}; roofs too low for them (another element type, work that stays in "
-            "cache, or a calibration of a busy machine)"
+            f"rows faster than their roofs: {above}, efficiency withheld; the roofs are too low for them "
+            "(another element type, work that stays in cache, or a calibration of a busy machine)"
         )
     return texts
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from mdtrace.errors import QueryError, UsageError
+from mdtrace.errors import DatasetError, QueryError, UsageError
 from mdtrace.metrics.catalog import Metric, metrics
 from mdtrace.metrics.filters import FilterName, Filters
 from mdtrace.metrics.macros import create_macros, literal
@@ -129,6 +129,7 @@ def connect(
 
     Raises:
         UsageError: no metric has such a parameter.
+        DatasetError: a file of the dataset is damaged.
     """
     return _connect(dataset, filters or Filters(), list(metrics().values()), threads, parameters)
 
@@ -143,7 +144,12 @@ def _connect(
     connection = _open(threads)
     for table in tables():
         source = parquet_sql(dataset.files[table]) if dataset.files[table] else empty_sql(table)
-        connection.execute(f"CREATE VIEW {table} AS {source}")
+        try:
+            connection.execute(f"CREATE VIEW {table} AS {source}")
+        except duckdb.Error as error:
+            raise DatasetError(
+                f"{dataset.path}: table {table} cannot be read: {error}", "ingest again"
+            ) from error
     _set_parameters(connection, parameters)
     if any(name in GIVEN for metric in wanted for name in metric.reads):
         hardware = parameters.get("hardware")
@@ -195,6 +201,7 @@ def _open(threads: int | None) -> duckdb.DuckDBPyConnection:
             "temp_directory": str(Path(tempfile.gettempdir()) / f"mdtrace-{os.getpid()}"),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
+            "python_enable_replacements": False,  # a name in a query is a table, never a Python variable
             # The window functions of `per` metrics rely on the order of their input.
             "preserve_insertion_order": True,
         },

@@ -92,7 +92,7 @@ def _point(name: str | None, phase: str | None, dtype: str | None, group: Sequen
         "bytes_per_wire_byte": _over(sums["bytes"], sums["wire_bytes"]),
         "achieved_flops_per_s": achieved,
         "attainable_flops_per_s": attainable,
-        "efficiency": _over(achieved, attainable),
+        "efficiency": _share(achieved, attainable),
         "coverage": _mean((row["coverage"], row["device_ns"]) for row in group),
     }
 
@@ -104,6 +104,12 @@ def _total(values: Iterable[Any]) -> float | None:
 
 def _over(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
+
+
+def _share(achieved: float | None, attainable: float | None) -> float | None:
+    """Achieved over attainable; None where it would pass one: the roofs are too low then."""
+    share = _over(achieved, attainable)
+    return share if share is not None and share <= 1 else None
 
 
 def _attainable(group: Sequence[Row]) -> float | None:

@@ -7,7 +7,7 @@
 -- filter: step inside
 -- column: ranks BIGINT Captures summed.
 -- column: steps BIGINT Steps summed; 0: the captures have none.
--- column: mfu DOUBLE [share] FLOP over what the matrix units could have done in the time, by the peak of the element type of most FLOP; recomputed work counts; NULL: no FLOP or roof known
+-- column: mfu DOUBLE [share] FLOP over what the matrix units could have done in the time, by the peak of the element type of most FLOP; recomputed work counts; NULL: no FLOP or roof known, or faster than the roof known
 -- column: dtype VARCHAR Element type of most of the arithmetic; NULL: no FLOP known
 -- column: peak_flops_per_s DOUBLE [FLOP/s] Its matrix peak, mean over ranks; NULL: no roof known
 -- column: memory_bytes_per_s DOUBLE [byte/s] Memory roof, mean over ranks; NULL: none known
@@ -26,7 +26,7 @@
 -- column: attainable_flops_per_s DOUBLE [FLOP/s] Of a rank, with as much communication hidden as here; NULL: no FLOP or roof known
 -- column: attainable_overlap_flops_per_s DOUBLE [FLOP/s] With all communication hidden; NULL: no FLOP or roof known
 -- column: attainable_serial_flops_per_s DOUBLE [FLOP/s] With none hidden; NULL: no FLOP or roof known
--- column: efficiency DOUBLE [share] Achieved over attainable; NULL: no roof known, or coverage under one half
+-- column: efficiency DOUBLE [share] Achieved over attainable; NULL: no roof known, faster than the roofs known (too low), or coverage under one half
 -- column: bound VARCHAR As in layer_roofline; NULL: nothing known
 -- column: phi DOUBLE [share] Share of communication that compute hides; NULL: no communication
 -- column: compute_share DOUBLE [share] Of the time, in which compute runs.
@@ -77,7 +77,7 @@ job AS (
 SELECT
     ranks,
     steps,
-    flops / nullif(peak_time_flops, 0) AS mfu,
+    CASE WHEN flops <= peak_time_flops THEN flops / nullif(peak_time_flops, 0) END AS mfu,
     dtype,
     peak_time_flops / nullif(time_ns / 1e9, 0) AS peak_flops_per_s,
     memory_bytes_per_s,

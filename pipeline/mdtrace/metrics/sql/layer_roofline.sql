@@ -20,7 +20,7 @@
 -- column: achieved_flops_per_s DOUBLE [FLOP/s] FLOP over time; NULL: no FLOP known
 -- column: attainable_flops_per_s DOUBLE [FLOP/s] With as much hidden as here; NULL: no FLOP or roof known
 -- column: bound VARCHAR compute, memory, communication (the longest of the three times), balanced (the two longest within 5 %), latency (all under half of the time), straggler (waiting exceeds transfer where communication binds or the time is not explained); NULL: nothing known, or too little for latency
--- column: efficiency DOUBLE [share] Achieved over attainable; with no arithmetic: time at the roofs over time; NULL: no roof known, or coverage under one half
+-- column: efficiency DOUBLE [share] Achieved over attainable; with no arithmetic: time at the roofs over time; NULL: no roof known, faster than the roofs known (too low), or coverage under one half
 -- column: coverage DOUBLE [share] Compute time of operators whose FLOP and bytes are known; NULL: nothing computes
 -- column: steps BIGINT Steps summed; 0: the capture has none.
 -- column: compute_ns BIGINT [ns] Time in which its compute runs.

@@ -35,7 +35,7 @@
 -- column: attainable_overlap_flops_per_s DOUBLE [FLOP/s] With all communication hidden; NULL: no FLOP or roof known
 -- column: attainable_serial_flops_per_s DOUBLE [FLOP/s] With none hidden; NULL: no FLOP or roof known
 -- column: attainable_flops_per_s DOUBLE [FLOP/s] With as much hidden as here; NULL: no FLOP or roof known
--- column: efficiency DOUBLE [share] Achieved over attainable; with no arithmetic: time at the roofs over time; NULL: no roof known, or coverage under one half
+-- column: efficiency DOUBLE [share] Achieved over attainable; with no arithmetic: time at the roofs over time; NULL: no roof known, faster than the roofs known (too low), or coverage under one half
 -- column: bound VARCHAR compute, memory, communication (the longest of the three times), balanced (the two longest within 5 %), latency (all under half of the time), straggler (waiting exceeds transfer where communication binds or the time is not explained); NULL: nothing known, or too little for latency
 -- column: coverage DOUBLE [share] Compute time of operators whose FLOP and bytes are known; NULL: nothing computes
 -- column: unsized BIGINT Collectives of unknown size.
@@ -246,7 +246,8 @@ SELECT
     (flops / nullif(longest_s, 0))::DOUBLE AS attainable_overlap_flops_per_s,
     (flops / nullif(t_device_s + coalesce(t_comm_s, 0), 0))::DOUBLE AS attainable_serial_flops_per_s,
     (flops / nullif(least_s, 0))::DOUBLE AS attainable_flops_per_s,
-    CASE WHEN longest_s > 0 AND told THEN (least_s / nullif(time_s, 0))::DOUBLE END AS efficiency,
+    -- Faster than the roofs: they are too low, and a share above one is no answer.
+    CASE WHEN longest_s > 0 AND told AND least_s <= time_s THEN (least_s / nullif(time_s, 0))::DOUBLE END AS efficiency,
     CASE
         WHEN longest_s IS NULL OR longest_s <= 0 OR time_s <= 0 THEN NULL
         WHEN wait_ns > comm_ns - wait_ns AND (longest_s = t_comm_s OR longest_s < 0.5 * time_s) THEN 'straggler'

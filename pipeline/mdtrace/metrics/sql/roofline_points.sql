@@ -19,7 +19,7 @@
 -- column: intensity_communication DOUBLE [FLOP/byte] FLOP per byte on the wire; NULL: not known, or nothing on the wire
 -- column: achieved_flops_per_s DOUBLE [FLOP/s] FLOP over time; NULL: no FLOP known
 -- column: attainable_flops_per_s DOUBLE [FLOP/s] At the roofs; NULL: no FLOP or roof known
--- column: efficiency DOUBLE [share] Achieved over attainable; NULL: no roof known
+-- column: efficiency DOUBLE [share] Achieved over attainable; NULL: no roof known, faster than the roofs known (too low)
 -- column: bound VARCHAR As in layer_roofline; NULL: nothing known
 -- column: coverage DOUBLE [share] Of its time, with FLOP and bytes known; NULL: no time
 WITH RECURSIVE kernels AS (
@@ -123,7 +123,10 @@ points AS (
         NULL::DOUBLE AS intensity_communication,
         flops / nullif(time_ns, 0) * 1e9 AS achieved_flops_per_s,
         flops / nullif(greatest(t_compute_s, t_memory_s), 0) AS attainable_flops_per_s,
-        nullif(greatest(t_compute_s, t_memory_s), 0) / nullif(time_ns, 0) * 1e9 AS efficiency,
+        CASE
+            WHEN greatest(t_compute_s, t_memory_s) * 1e9 <= time_ns
+            THEN nullif(greatest(t_compute_s, t_memory_s), 0) / nullif(time_ns, 0) * 1e9
+        END AS efficiency,
         CASE
             WHEN coalesce(greatest(t_compute_s, t_memory_s), 0) <= 0 OR coalesce(time_ns, 0) <= 0 THEN NULL
             WHEN greatest(t_compute_s, t_memory_s) < 0.5 * time_ns / 1e9 THEN 'latency'
