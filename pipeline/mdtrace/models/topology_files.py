@@ -12,7 +12,7 @@ from mdtrace.models.topology import Level, Topology
 T = TypeVar("T")
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-Amount = Annotated[float, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
 
 
