@@ -29,12 +29,17 @@ COMMANDS = (
     ("steps", "Where the time goes"),
     ("collectives", "Where the time goes"),
     ("layers", "Where the time goes"),
+    ("roofline", "Where the time goes"),
     ("stragglers", "Where the time goes"),
     ("compare", "Where the time goes"),
+    ("report", "Where the time goes"),
     ("trajectory", "Where the time goes"),
     ("hardware", "Where the time goes"),
     ("scaling", "What would change it"),
     ("fusion", "What would change it"),
+    ("predict", "What would change it"),
+    ("whatif", "What would change it"),
+    ("schedule", "What would change it"),
 )
 
 app = typer.Typer(
