@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 .PHONY: demo test check lint docs bench clean
 
 demo: $(VENV)/ready
-	rm -rf demo.mdtrace
-	$(BIN)/mdtrace ingest sample_traces/torch_gloo_straggler/*.gz -o demo.mdtrace
+	rm -rf demo.mdtrace demo.html
+	$(BIN)/mdtrace ingest sample_traces/simulated_8rank/kineto/*.gz -o demo.mdtrace
 	$(BIN)/mdtrace info demo.mdtrace
 	$(BIN)/mdtrace overlap demo.mdtrace
 	$(BIN)/mdtrace stragglers demo.mdtrace
+	$(BIN)/mdtrace report demo.mdtrace -o demo.html
 
 test: $(VENV)/ready
 	$(BIN)/pytest -n auto
@@ -32,7 +33,7 @@ bench: $(VENV)/ready
 	$(BIN)/python tests/bench/run.py
 
 clean:
-	rm -rf $(VENV) demo.mdtrace .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo.mdtrace demo.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

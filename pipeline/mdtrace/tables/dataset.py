@@ -53,8 +53,8 @@ def open_dataset(path: Path) -> Dataset:
     made = manifest.get("schema_version"), manifest.get("schemas")
     if made != (SCHEMA_VERSION, schemas_digest()):
         raise DatasetError(
-            f"{path}: made with table declarations {made[0]}/{made[1]}, "
-            f"this mdtrace reads {SCHEMA_VERSION}/{schemas_digest()}",
+            f"{path}: made with table declarations {made[0]} ({made[1] or 'no digest'}), "
+            f"this mdtrace reads {SCHEMA_VERSION} ({schemas_digest()})",
             "ingest the traces again, or use the mdtrace that wrote it",
         )
     files = {t: tuple(path / f for f in manifest["files"].get(t, ())) for t in tables()}
