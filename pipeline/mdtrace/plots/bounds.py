@@ -108,4 +108,5 @@ def _marks(
         )
         for r in rows
     ]
+    labels.block(spots, room)
     return [drawn, *name_layers(rows, spots, room, _LABELS, x, y, pick)]

@@ -8,7 +8,8 @@ import pyarrow as pa
 from mdtrace.plots.theme import SEQUENCE
 from mdtrace.plots.values import Row, Size, data
 
-_STEPS = 200  # drawn at most
+_STEPS = 200  # drawn at most, and fewer of many ranks
+_CELLS = 6400  # ranks times steps
 
 
 def straggler_heat(steps: pa.Table, size: Size = Size()) -> alt.HConcatChart:  # noqa: B008 - frozen
@@ -19,7 +20,8 @@ def straggler_heat(steps: pa.Table, size: Size = Size()) -> alt.HConcatChart:  #
     """
     rows = [row for row in steps.to_pylist() if row["step"] is not None]
     numbers = sorted({row["step"] for row in rows})
-    kept = set(numbers[:_STEPS])
+    ranks = max(1, len({row["rank"] for row in rows}))
+    kept = set(numbers[: max(3, min(_STEPS, _CELLS // ranks))])
     cells = [_cell(row) for row in rows if row["step"] in kept]
     width = (size.pixels - 120) // 2
     height = _height(len({row["rank"] for row in cells}))

@@ -1,5 +1,6 @@
 """Which labels a chart has room for: the most important first, none over another."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,13 @@ class Room:
         self._taken.append(box)
         return True
 
+    def line(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Keep labels off a line."""
+        steps = max(1, math.ceil(math.dist(start, end) / _LINE))
+        for n in range(steps + 1):
+            at = [a + (b - a) * n / steps for a, b in zip(start, end, strict=True)]
+            self.block(at[0], at[1], 2)
+
     def block(self, x: float, y: float, reach: float) -> None:
         """Keep labels off a point."""
         self._taken.append((x - reach, y - reach, x + reach, y + reach))
@@ -52,19 +60,23 @@ class Spot:
         return self.radius + 4
 
 
+def block(spots: Sequence[Spot], room: Room, most: int = 60) -> None:
+    """Keep labels off the most important points."""
+    for spot in spots[:most]:
+        room.block(spot.x, spot.y, 0.7 * spot.radius)
+
+
 def beside(spots: Sequence[Spot], room: Room, most: int, candidates: int = 60) -> dict[int, str]:
     """Labels beside points, in order of importance, while there is room; each text once.
 
     Args:
-        spots: the most important first. Labels keep off the points of the first `candidates`.
+        spots: the most important first; those after `candidates` get no label.
 
     Returns:
         By the point's number `left` or `right`: the side on which its label stands.
     """
     sides: dict[int, str] = {}
     said: set[str] = set()
-    for spot in spots[:candidates]:
-        room.block(spot.x, spot.y, 0.7 * spot.radius)
     for number, spot in enumerate(spots[:candidates]):
         if len(sides) == most:
             break

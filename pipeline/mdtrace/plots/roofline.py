@@ -108,8 +108,10 @@ def _plane(points: pa.Table, hardware: pa.Table, plane: Plane, size: Size, pick:
     room = labels.Room(size.pixels, size.height)
     x = alt.X("x:Q", scale=frame.x, title=title, axis=log_axis(frame.x))
     y = alt.Y("y:Q", scale=frame.y, title="FLOP/s", axis=log_axis(frame.y))
+    spots = [labels.Spot(*frame.pixels(r["x"], r["y"]), radius(r, rows), r["label"]) for r in rows]
+    labels.block(spots, room)
     layers = [*_roof_layers(above, frame, room, x, y), _marks(rows, x, y, pick, plane)]
-    layers += _names(rows, frame, room, x, y, pick)
+    layers += name_layers(rows, spots, room, _LABELS, x, y, pick)
     note = found.note if above.compute or above.slopes else f"{found.note}; no roof is known: give --hardware"
     return alt.layer(*layers).properties(
         title=alt.TitleParams(_TITLES[plane], subtitle=note), width=size.width, height=size.height
@@ -129,6 +131,8 @@ def _roof_layers(above: Roofs, frame: _Frame, room: labels.Room, x: alt.X, y: al
     rows = lines(above, low, high)
     if not rows:
         return []
+    for start, end in zip(rows[::2], rows[1::2], strict=True):
+        room.line(frame.pixels(start["x"], start["y"]), frame.pixels(end["x"], end["y"]))
     line = alt.Chart(data(rows)).mark_line(style="roof", clip=True)
     tooltip = [alt.Tooltip("roof:N", title="roof"), alt.Tooltip("source:N", title="from")]
     drawn = line.encode(x=x, y=y, detail="roof:N", order="order:Q", tooltip=tooltip)
@@ -147,23 +151,26 @@ def _roof_layers(above: Roofs, frame: _Frame, room: labels.Room, x: alt.X, y: al
 
 def _roof_names(above: Roofs, frame: _Frame, room: labels.Room, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     low, high = frame.x.domain
-    right, left = [], []
+    ends: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for roof in above.compute:
-        px, py = frame.pixels(high, roof.per_s)
-        if room.take(px - 4, py + 9, roof.name, right=True):
-            right.append({"x": high, "y": roof.per_s, "text": roof.name})
+        ridge = min(max(roof.per_s / above.slopes[0].per_s, low), high) if above.slopes else low
+        right, left = frame.pixels(high, roof.per_s), frame.pixels(ridge, roof.per_s)
+        if room.take(right[0] - 4, right[1] + 9, roof.name, right=True):
+            ends.setdefault(("right", -4, -9), []).append({"x": high, "y": roof.per_s, "text": roof.name})
+        elif room.take(left[0] + 12, left[1] + 9, roof.name):
+            ends.setdefault(("left", 12, -9), []).append({"x": ridge, "y": roof.per_s, "text": roof.name})
     for slope in above.slopes:
         start = max(low, frame.y.domain[0] / slope.per_s) * 1.5
         px, py = frame.pixels(start, start * slope.per_s)
         if room.take(px + 14, py - 8, slope.name):
-            left.append({"x": start, "y": start * slope.per_s, "text": slope.name})
-    ends = ((right, "right", -4, -9), (left, "left", 14, 8))
+            ends.setdefault(("left", 14, 8), []).append(
+                {"x": start, "y": start * slope.per_s, "text": slope.name}
+            )
     return [
         alt.Chart(data(rows))
         .mark_text(style="roof-name", align=align, dx=dx, dy=dy)
         .encode(x=x, y=y, text="text:N")
-        for rows, align, dx, dy in ends
-        if rows
+        for (align, dx, dy), rows in ends.items()
     ]
 
 
@@ -222,13 +229,6 @@ def tooltip() -> list[alt.Tooltip]:
         alt.Tooltip("efficiency:Q", title="efficiency", format=".1%"),
         alt.Tooltip("coverage:Q", title="coverage", format=".1%"),
     ]
-
-
-def _names(
-    rows: Sequence[Row], frame: _Frame, room: labels.Room, x: alt.X, y: alt.Y, pick: Pick
-) -> list[alt.Chart]:
-    spots = [labels.Spot(*frame.pixels(r["x"], r["y"]), radius(r, rows), r["label"]) for r in rows]
-    return name_layers(rows, spots, room, _LABELS, x, y, pick)
 
 
 def radius(row: Row, rows: Sequence[Row]) -> float:

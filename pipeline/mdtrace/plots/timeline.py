@@ -9,7 +9,8 @@ import pyarrow as pa
 from mdtrace.plots.theme import TIME_COLOURS
 from mdtrace.plots.values import Row, Size, data
 
-_STEPS = 40  # drawn at most
+_STEPS = 40  # drawn at most, and fewer of many ranks
+_CELLS = 1600  # ranks times steps
 _ROW = 22  # pixels of a rank
 _MS = 1e6
 
@@ -24,7 +25,8 @@ def overlap_timeline(steps: pa.Table, size: Size = Size()) -> alt.LayerChart:  #
     """
     rows = [row for row in steps.to_pylist() if row["span_ns"] and row["step"] is not None]
     numbers = sorted({row["step"] for row in rows})
-    kept = set(numbers[:_STEPS])
+    ranks = max(1, len({(row["process_id"], row["device_id"]) for row in rows}))
+    kept = set(numbers[: max(3, min(_STEPS, _CELLS // ranks))])
     parts = list(_laid_out([row for row in rows if row["step"] in kept]))
     note = f"{len(kept)} of {len(numbers)} steps; each rank from the start of its first"
     bars = alt.Chart(data(parts)).mark_bar(height=alt.RelativeBandSize(0.8))

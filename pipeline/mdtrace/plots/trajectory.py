@@ -142,6 +142,7 @@ def _heads(rows: Sequence[Row], frame: _Frame) -> list[dict[str, Any]]:
 def _names(rows: Sequence[Row], frame: _Frame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     room = labels.Room(frame[2].pixels, frame[2].height)
     spots = [labels.Spot(*_pixels(row, frame), 5, row["label"]) for row in rows]
+    labels.block(spots, room)
     sides = labels.beside(spots, room, _LABELS)
     charts = []
     for side, align, dx in (("right", "left", 10), ("left", "right", -10)):

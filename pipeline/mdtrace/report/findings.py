@@ -13,7 +13,7 @@ from mdtrace.plots.points import summed
 from mdtrace.plots.values import si
 from mdtrace.report import advice
 from mdtrace.report.facts import Facts, Row
-from mdtrace.report.text import digits, duration, listed, percent, size
+from mdtrace.report.text import digits, duration, listed, percent, sentence, size
 
 Confidence = Literal["high", "medium", "low"]
 WORTH = 0.01  # a finding must be worth this share of the time
@@ -73,7 +73,7 @@ def _straggler(facts: Facts) -> Finding | None:
         gain = late["loss_ns"] / late["step_ns"] if late["step_ns"] else 0.0
     sure = not late["error_ns"] or late["loss_ns"] >= 10 * late["error_ns"]
     evidence = [
-        f"{facts.stragglers.text}.",
+        sentence(facts.stragglers.text),
         f"It caused {percent(late['blame'])} of the time lost by waiting and came last at "
         f"{late['last_count']} of {late['collectives']} collectives.",
         f"Waiting for other ranks is {percent(gain)} of the ranks' time.",
@@ -103,7 +103,7 @@ def _imbalance(facts: Facts) -> Finding | None:
         gain_ns=gain * span_ns(facts),
         evidence=(
             f"Waiting for other ranks, hidden by nothing, is {percent(gain)} of the ranks' time.",
-            f"{facts.stragglers.text}.",
+            sentence(facts.stragglers.text),
         ),
         confidence="medium",
         why="no rank is late step after step",

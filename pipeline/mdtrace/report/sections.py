@@ -10,10 +10,10 @@ from mdtrace.plots.names import short
 from mdtrace.plots.points import summed
 from mdtrace.plots.roofline import roofline
 from mdtrace.plots.timeline import overlap_timeline, time_bars
-from mdtrace.plots.values import Size
+from mdtrace.plots.values import Size, si
 from mdtrace.report.blocks import Block, Column, Missing, Section, Text, figure, rows
 from mdtrace.report.facts import Facts
-from mdtrace.report.text import count, digits, duration, percent, size
+from mdtrace.report.text import count, digits, duration, percent, sentence, size
 
 _WIDE = Size(820, 380)
 _TOP = 20
@@ -28,7 +28,7 @@ def sections(facts: Facts) -> list[Section]:
         Section("communication", "Communication", _communication(facts)),
         Section("stragglers", "Stragglers", _stragglers(facts)),
         Section("kernels", "Kernels and operators", _kernels(facts)),
-        Section("unanswered", "What could not be answered, and how to capture it", _unanswered(facts)),
+        Section("unanswered", "Not answered, and how to capture it", _unanswered(facts)),
         Section("sources", "Sources", _sources(facts)),
     ]
 
@@ -105,7 +105,7 @@ _LAYERS = (
     Column("share", "of all", percent),
     Column("intensity_memory", "FLOP/B", digits),
     Column("intensity_communication", "FLOP/wire B", digits),
-    Column("achieved_flops_per_s", "TFLOP/s", lambda value: digits(value / 1e12)),
+    Column("achieved_flops_per_s", "achieved", lambda value: si(value, "FLOP/s")),
     Column("efficiency", "of roof", percent),
     Column("bound", "bound by", right=False),
     Column("coverage", "coverage", percent),
@@ -160,8 +160,8 @@ _COLLECTIVES = (
     Column("count", "count", count),
     Column("time_ns", "time", duration),
     Column("time_median_ns", "median", duration),
-    Column("algbw_median_gb_s", "algbw, GB/s", digits),
-    Column("busbw_median_gb_s", "busbw, GB/s", digits),
+    Column("algbw_median_gb_s", "algbw", lambda value: si(value * 1e9, "B/s")),
+    Column("busbw_median_gb_s", "busbw", lambda value: si(value * 1e9, "B/s")),
     Column("from_transfer", "timed by transfer", count),
 )
 
@@ -192,7 +192,8 @@ def _communication(facts: Facts) -> list[Block]:
 def _shares(job: Any) -> str:
     parts = []
     if job["network_share"] is not None:
-        parts.append(f"exposed transfer takes {percent(job['network_share'])} of the time")
+        what = "communication" if job["straggler_share"] is None else "transfer"
+        parts.append(f"exposed {what} takes {percent(job['network_share'])} of the time")
     if job["straggler_share"] is not None:
         parts.append(f"exposed waiting for other ranks {percent(job['straggler_share'])}")
     text = ", ".join(parts)
@@ -214,9 +215,9 @@ _STRAGGLERS = (
 
 def _stragglers(facts: Facts) -> list[Block]:
     verdict = facts.stragglers
-    blocks: list[Block] = [Text(_sentence(verdict.text), strong=True), *_failed(facts, "straggler_ranks")]
+    blocks: list[Block] = [Text(sentence(verdict.text), strong=True), *_failed(facts, "straggler_ranks")]
     if verdict.hint:
-        blocks.append(Missing("what would tell more", verdict.hint))
+        blocks.append(Missing("to know more", verdict.hint))
     if not verdict.ranks:
         return blocks
     ranks = sorted(verdict.ranks, key=lambda row: -(row["blame"] or 0))
@@ -242,10 +243,6 @@ def _clocks(facts: Facts) -> Block:
     )
     found = facts.rows("clock_offsets")[:_RANKS]
     return rows("Clocks", found, columns, "FROM clock_offsets", "collectives used: column from", folded=True)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _kernels(facts: Facts) -> list[Block]:

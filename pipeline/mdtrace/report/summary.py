@@ -43,7 +43,11 @@ def cards(facts: Facts) -> list[Card]:
         Card("Of what the roofs allow", _share(job["efficiency"]), "achieved over attainable"),
         Card("Bound by", job["bound"] or "not known", _bound_note(job)),
         Card("Compute runs", _share(job["compute_share"]), "of the ranks' time"),
-        Card("Exposed transfer", _share(job["network_share"]), _hidden(job)),
+        Card(
+            "Exposed communication" if job["straggler_share"] is None else "Exposed transfer",
+            _share(job["network_share"]),
+            _hidden(job),
+        ),
         Card("Waiting for ranks", _share(job["straggler_share"]), _matched(job)),
         Card("Coverage", _share(job["coverage"]), "of compute time has FLOP and bytes"),
     ]

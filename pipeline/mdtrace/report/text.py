@@ -34,8 +34,15 @@ def count(number: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Three digits."""
+    """Three digits; from a thousand on whole."""
+    if 1000 <= abs(value) < 1e7:
+        return count(float(f"{value:.3g}"))
     return f"{value:.3g}"
+
+
+def sentence(words: str) -> str:
+    """With a capital and a full stop."""
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def listed(names: Sequence[str]) -> str:
