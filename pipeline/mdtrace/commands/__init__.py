@@ -21,6 +21,7 @@ COMMANDS = (
     ("info", "Datasets"),
     ("tables", "Datasets"),
     ("sql", "Datasets"),
+    ("batch", "Datasets"),
     ("export", "Datasets"),
     ("overlap", "Where the time goes"),
     ("idle", "Where the time goes"),
