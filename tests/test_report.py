@@ -62,7 +62,7 @@ def test_every_sql_of_the_report_runs(simulated: Dataset, facts: Facts) -> None:
     from mdtrace.report.sections import sections
 
     shown = {b.sql for s in sections(facts) for b in s.blocks if b.kind in ("rows", "figure")}
-    queries = {f.sql for f in findings(facts)} | {sql for sql in shown if not sql.startswith("mdtrace")}
+    queries = {sql for sql in shown | {f.sql for f in findings(facts)} if not sql.startswith("mdtrace")}
     assert len(queries) > 10
     with connect(simulated) as connection:
         for query in queries:
@@ -75,10 +75,19 @@ def test_the_page_stands_alone_and_says_what_it_rests_on(facts: Facts) -> None:
     own = text.replace(save.scripts(), "")
     assert not re.search(r"<(script|link|img|iframe)[^>]*\b(src|href)=\"?(?!#)", own)
     assert "default-src &#39;none&#39;" in own
-    for name in ("time", "layers", "communication", "stragglers", "kernels", "unanswered", "sources"):
+    for name in (
+        "time",
+        "layers",
+        "communication",
+        "stragglers",
+        "changes",
+        "kernels",
+        "unanswered",
+        "sources",
+    ):
         assert f'<section id="{name}">' in own
     assert "FLOP and bytes known for 100.0 % of compute time; steps 1 to 3; 1 of 4 left out" in own
-    assert own.count('class="spec"') == 7
+    assert own.count('class="spec"') == 10
     charts = re.findall(r'class="spec" data-place="([^"]+)">(.*?)</script>', own)
     assert [name for name, _ in charts][:2] == ["time-bars", "timeline"]
     assert all(json.loads(spec)["$schema"] for _, spec in charts)
@@ -168,6 +177,24 @@ def test_gains_are_shares_of_the_steps() -> None:
     assert (idling.gain, idling.gain_ns) == (0.1, MS)
     assert "100.0 % of it is waiting for the host to launch" in idling.evidence[1]
     assert "CUDA graphs" in idling.next_step
+
+
+def test_what_models_say_stands_in_the_report(facts: Facts) -> None:
+    from mdtrace.report.changes import changes
+
+    assert not facts.outlook.refused
+    blocks = changes(facts)
+    told = next(b.text for b in blocks if b.kind == "text")
+    assert "1.437 times slower" in told
+    assert [b.name for b in blocks if b.kind == "figure"] == ["slowdown-heat", "fusion", "scaling"]
+    (scaling,) = [b for b in blocks if b.kind == "rows" and b.title == "On other numbers of GPUs"]
+    assert [row[0].text for row in scaling.cells] == ["8", "16", "32", "64"]
+
+
+def test_models_that_refuse_say_why(tmp_path: Path) -> None:
+    text = page(read(dataset(tmp_path / "x.mdtrace")))
+    for what in ("no replay: ", "no fusion plans: ", "no prediction for other numbers of GPUs: "):
+        assert what in text
 
 
 def test_less_sure_findings_stand_lower() -> None:

@@ -35,7 +35,7 @@ def test_the_report_draws_without_errors_or_network(report: Path, tmp_path: Path
     assert seen.errors == []
     assert [r for r in seen.requests if not r.startswith(("file:", "data:", "blob:"))] == []
     charts, drawn, paper = seen.answers
-    assert charts == drawn == 7
+    assert charts == drawn == 10
     assert paper == ("rgb(21, 24, 29)" if dark else "rgb(255, 255, 255)")
 
 

@@ -92,11 +92,10 @@ def slowdown_heat(cells: pa.Table, size: Size = Size()) -> alt.LayerChart:  # no
     ]
     order = list(dict.fromkeys(row["worker"] for row in rows))
     top = max((row["ratio"] for row in rows), default=1.0)
-    colour = alt.Color(
-        "ratio:Q",
-        title="× ideal",
-        scale=alt.Scale(scheme=SEQUENCE, domain=[min(1.0, 2 - top), max(top, 1.01)]),
-    )
+    low = min((row["ratio"] for row in rows), default=1.0)
+    # Blue is less than ideal, orange more, white as much: the same to colour-blind eyes.
+    scale = alt.Scale(scheme="blueorange", domain=[min(low, 0.99), max(top, 1.01)], domainMid=1)
+    colour = alt.Color("ratio:Q", title="× ideal", scale=scale)
     base = alt.Chart(data(rows)).encode(
         x=alt.X("operation:N", title=None, axis=alt.Axis(labelAngle=-30, labelLimit=200)),
         y=alt.Y("worker:N", sort=order, title="rank", axis=alt.Axis(labelOverlap=True)),
@@ -110,7 +109,8 @@ def slowdown_heat(cells: pa.Table, size: Size = Size()) -> alt.LayerChart:  # no
     )
     layers = [base.mark_rect().encode(color=colour)]
     if len(order) <= 24:
-        ink = alt.when(alt.datum.ratio > (1 + top) / 2).then(alt.value("#111")).otherwise(alt.value("#fff"))
+        dark = (alt.datum.ratio > 1 + 0.7 * (top - 1)) | (alt.datum.ratio < 1 - 0.7 * (1 - low))
+        ink = alt.when(dark).then(alt.value("#fff")).otherwise(alt.value("#111"))
         layers.append(base.mark_text(fontSize=10).encode(text="text:N", color=ink))
     return alt.layer(*layers).properties(
         title="Slowdown by rank and operation", width=size.width, height=_height(len(order))

@@ -22,7 +22,10 @@ def scaling_curve(points: pa.Table, size: Size = Size()) -> alt.VConcatChart:  #
     rows = [_scaled(row) for row in points.to_pylist() if positive(row["step_ns"])]
     counts = sorted({row["gpus"] for row in rows})
     x = alt.X(
-        "gpus:Q", title="GPUs", scale=alt.Scale(type="log", base=2), axis=alt.Axis(values=counts, format="d")
+        "gpus:Q",
+        title="GPUs",
+        scale=alt.Scale(type="log", base=2, nice=False, padding=24),
+        axis=alt.Axis(values=counts, format="d"),
     )
     height = size.height // 2
     factor = _curve(rows, x, "factor", "measured_factor", "scaling factor", "%")
@@ -98,9 +101,15 @@ def fusion_timeline(buckets: pa.Table, size: Size = Size()) -> alt.LayerChart:  
     waits = base.mark_rule(strokeWidth=1, opacity=0.5).encode(x="ready:Q", x2="start:Q")
     shade = alt.when(alt.datum.bucket % 2 == 0).then(alt.value(ORANGE)).otherwise(alt.value("#b87f00"))
     bars = base.mark_bar(height=alt.RelativeBandSize(0.7)).encode(
-        x=alt.X("start:Q", title="after the start of backward, ms"), x2="end:Q", color=shade
+        x=alt.X(
+            "start:Q",
+            scale=alt.Scale(zero=False, nice=False, padding=12),
+            title="time since the step began, ms",
+        ),
+        x2="end:Q",
+        color=shade,
     )
-    ready = base.mark_tick(color=BLUE, thickness=2).encode(x="ready:Q")
+    ready = base.mark_tick(color=BLUE, thickness=2, size=24).encode(x="ready:Q")
     subtitle = "bars: a bucket travels; ticks: it is ready; lines: it waits for the link"
     title = alt.TitleParams("Buckets of each plan", subtitle=subtitle)
     return alt.layer(waits, bars, ready).properties(

@@ -127,7 +127,9 @@ def _who(row: Row) -> str:
 
 def _ranks(parts: Sequence[Row]) -> alt.Y:
     order = list(dict.fromkeys(row["rank"] for row in parts))
-    return alt.Y("rank:N", sort=order, title="rank", axis=alt.Axis(labelOverlap=True))
+    # The domain is given, not only its order: layers of other data would put it in the order of letters.
+    scale = alt.Scale(domain=order)
+    return alt.Y("rank:N", sort=None, scale=scale, title="rank", axis=alt.Axis(labelOverlap=True))
 
 
 def _colour(parts: Sequence[Row]) -> alt.Color:

@@ -11,6 +11,7 @@ from mdtrace.metrics.answers import Answer, answers
 from mdtrace.metrics.catalog import metrics
 from mdtrace.metrics.engine import connect
 from mdtrace.metrics.stragglers import Verdict, verdict
+from mdtrace.report.outlook import Outlook, look
 from mdtrace.tables.dataset import Dataset
 
 Row = Mapping[str, Any]
@@ -35,6 +36,7 @@ class Facts:
         tables: by metric; empty where nothing is known.
         failed: by metric, why it could not be answered at all.
         layout: rows of the tables sources, processes, devices and diagnostics.
+        outlook: what models say would change it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Facts:
     layout: Mapping[str, Sequence[Row]]
     questions: Sequence[Answer]
     stragglers: Verdict
+    outlook: Outlook = Outlook()  # noqa: RUF009 - frozen
 
     def rows(self, metric: str) -> list[dict[str, Any]]:
         """A metric's rows."""
@@ -89,6 +92,7 @@ def read(dataset: Dataset, hardware: str | None = None) -> Facts:
         layout={name: dataset.table(name).to_pylist() for name in _LAYOUT},
         questions=answers(dataset),
         stragglers=_verdict(dataset, failed),
+        outlook=look(dataset),
     )
 
 

@@ -42,7 +42,7 @@ class Finding:
 
 def findings(facts: Facts) -> list[Finding]:
     """All findings worth 1 % of the time or more, the most to gain first, less sure ones counting less."""
-    makers = (_straggler, _imbalance, _network, _idle, _memory, _kernels, _precision, _slow_steps)
+    makers = (_straggler, _imbalance, _network, _idle, _memory, _kernels, _precision, _slow_steps, _buckets)
     found = [finding for maker in makers if (finding := maker(facts)) is not None]
     return sorted((f for f in found if f.gain >= WORTH), key=lambda f: -f.gain * TRUST[f.confidence])
 
@@ -338,6 +338,28 @@ def _slow_steps(facts: Facts) -> Finding | None:
         next_step=f"Compare it with the others: mdtrace overlap DATASET --by step --step {worst['step']}; "
         "checkpoints, evaluation, garbage collection and data loading come in turns.",
         sql="SELECT step, host_max_ns, longest_rank FROM step_summary WHERE steady ORDER BY host_max_ns DESC",
+    )
+
+
+def _buckets(facts: Facts) -> Finding | None:
+    """Gradient buckets that a model finds better than today's."""
+    plans = [row for row in facts.outlook.rows("fusion") if row["setting"] and row["gain"]]
+    if not plans:
+        return None
+    best = max(plans, key=lambda row: row["gain"])
+    return Finding(
+        title="Gradient buckets could be cut better",
+        gain=best["gain"],
+        gain_ns=best["gain"] * span_ns(facts),
+        evidence=(
+            f"The plan '{best['plan']}' would expose {duration(best['exposed_ns'])} of communication a step, "
+            f"which would take {duration(best['step_ns'])}.",
+            *(sentence(words) for words in facts.outlook.words.get("fusion", ())),
+        ),
+        confidence="medium",
+        why="a model of this run's gradients and links",
+        next_step=f"Set {best['setting']}.",
+        sql="mdtrace fusion DATASET",
     )
 
 

@@ -12,6 +12,7 @@ from mdtrace.plots.roofline import roofline
 from mdtrace.plots.timeline import overlap_timeline, time_bars
 from mdtrace.plots.values import Size, si
 from mdtrace.report.blocks import Block, Column, Missing, Section, Text, figure, rows
+from mdtrace.report.changes import changes
 from mdtrace.report.facts import Facts
 from mdtrace.report.text import count, digits, duration, percent, sentence, size
 
@@ -27,6 +28,7 @@ def sections(facts: Facts) -> list[Section]:
         Section("layers", "Layers under three roofs", _layers(facts)),
         Section("communication", "Communication", _communication(facts)),
         Section("stragglers", "Stragglers", _stragglers(facts)),
+        Section("changes", "What would change it", changes(facts)),
         Section("kernels", "Kernels and operators", _kernels(facts)),
         Section("unanswered", "Not answered, and how to capture it", _unanswered(facts)),
         Section("sources", "Sources", _sources(facts)),
