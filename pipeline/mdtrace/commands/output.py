@@ -134,6 +134,7 @@ def print_table(
 
 
 _GAP = 3  # between columns
+_MARGINS = 2  # left and right of all
 _NARROWEST = 8  # what a wide column keeps
 
 
@@ -141,7 +142,7 @@ def _widths(columns: Mapping[str, Shown], cells: Sequence[Sequence[Any]]) -> lis
     """Width of each column: as its cells want, the widest of the wide ones cut until the table fits."""
     shown = list(columns.values())
     widths = [max([len(s.title), *(len(row[i]) for row in cells)]) for i, s in enumerate(shown)]
-    while sum(widths) + _GAP * len(widths) > width():
+    while sum(widths) + _GAP * (len(widths) - 1) + _MARGINS > width():
         flexible = [i for i, s in enumerate(shown) if s.wide and widths[i] > _NARROWEST]
         if not flexible:
             break
