@@ -15,8 +15,8 @@ from mdtrace.models.topology_example import EXAMPLE
 from mdtrace.models.topology_files import RunEntry, read_topology
 from mdtrace.models.topology_fit import fit, unidentified
 from mdtrace.models.topology_nnls import independent, nnls, outside
-from mdtrace.models.topology_predict import Form, Run, coefficients, predict
-from mdtrace.models.topology_table import table
+from mdtrace.models.topology_predict import Form, Run, predict
+from mdtrace.models.topology_table import coefficients, table
 from shared import shared
 
 LEVELS = (Level("nvlink", gpus=2), Level("pcie", gpus=8), Level("net", between=True))
@@ -188,7 +188,7 @@ def test_why_a_placement_is_not_identified():
     assert (
         unidentified(np.array([1.0, 32, 2.0, 0, 0]), mixed, COLUMNS)
         == "the runs differ too little to tell apart sample on each GPU, links nvlink"
-        " (2 independent of 5 needed)"
+        " (2 independent, 3 needed)"
     )
 
 
@@ -271,6 +271,24 @@ def test_latency_is_a_coefficient_where_it_predicts_better():
     meanings = {r["coefficient"]: r["meaning"] for r in coefficients(study).to_pylist()}
     assert meanings["latency of net"] == "200 µs for each hop"
     assert meanings["links net"] == "exchange at 100 GB/s"
+
+
+def test_parts_of_a_step_that_the_runs_do_not_tell_apart():
+    place = Placement(4, 1, 8, 1e9)
+    study = predict([Run("a", place, 0.5)], [place], SIMPLE)
+    found = study.asked[0].prediction
+    assert found.step_s == pytest.approx(0.5)
+    assert (found.compute_s, found.exchange_s) == (None, None)
+    known = predict([Run("a", place, 0.5), Run("b", Placement(1, 1, 8), 0.3)], [place], SIMPLE)
+    assert known.asked[0].prediction.compute_s == pytest.approx(0.3)
+    assert known.asked[0].prediction.exchange_s == pytest.approx(0.2)
+
+
+def test_a_model_that_does_not_hold_says_so():
+    runs = [Run("two", Placement(2, 1, 8, 1e9), 0.144), Run("four", Placement(4, 1, 8, 1e9), 0.435)]
+    study = predict(runs, [Placement(8, 1, 8, 1e9)], SIMPLE)
+    assert any("misses the runs it was fitted on by up to 40 %" in note for note in study.notes)
+    assert not any("misses" in note for note in predict(runs[:1], [runs[0].placement], SIMPLE).notes)
 
 
 def test_coefficients_that_are_not_told_apart_have_no_value():

@@ -177,7 +177,7 @@ def _print(study: "Study", facts: list["Facts"]) -> None:
 def _print_model(study: "Study") -> None:
     from mdtrace.commands import output
     from mdtrace.commands.output import Shown
-    from mdtrace.models.topology_predict import coefficients
+    from mdtrace.models.topology_table import coefficients
 
     rows = coefficients(study).to_pylist()
     columns = {
@@ -196,8 +196,8 @@ def basis(study: "Study", facts: list["Facts"]) -> list[str]:
     placements = len({(m.run.placement.gpus, m.run.placement.nodes) for m in study.runs})
     gamma = f", γ = {study.model.gamma:.2f}" if study.model.overlap else ""
     lines = [
-        f"Fitted on {len(study.runs)} runs on {placements} placements, each by the median of its steady steps"
-        f" ({min(steps)} to {max(steps)}), relative errors counting: {study.form.text}{gamma}"
+        f"Fitted on {_many(len(study.runs), 'run')} on {_many(placements, 'placement')}, each by the median of"
+        f" its steady steps ({min(steps)} to {max(steps)}), relative errors counting: {study.form.text}{gamma}"
         + (f", the best of {study.tried} forms." if study.tried > 1 else ".")
     ]
     if study.held_out is not None:
@@ -212,6 +212,10 @@ def basis(study: "Study", facts: list["Facts"]) -> list[str]:
         if m.held_out.reason is not None
     ]
     return lines + list(study.notes)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 run.__doc__ = _help()

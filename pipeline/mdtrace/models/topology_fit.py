@@ -77,7 +77,7 @@ def unidentified(row: Floats, rows: Floats, columns: tuple[Column, ...]) -> str 
     mixed = [c.text for c, part in zip(columns, rest, strict=True) if abs(part) > 0.05 * np.abs(rest).max()]
     return (
         f"the runs differ too little to tell apart {', '.join(mixed)}"
-        f" ({independent(rows)} independent of {len(columns)} needed)"
+        f" ({independent(rows)} independent, {np.count_nonzero(rows.any(axis=0))} needed)"
     )
 
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from mdtrace.errors import InputError
-from mdtrace.models.topology import Column, Placement, Topology, columns, features
-from mdtrace.models.topology_fit import Model, fit, unidentified
+from mdtrace.models.topology import Placement, Topology, columns, features
+from mdtrace.models.topology_fit import Model, fit
 
 _BETTER = 0.8  # a form with more coefficients has to lower the held-out error to this share
+_DOUBT = 0.15  # an error on its own runs from which the model is said not to hold
 HINT = "mdtrace predict needs runs that differ in what the asked placement differs in from them"
 
 
@@ -47,7 +47,10 @@ FORMS = (Form(), Form(overlap=True), Form(rounds=True), Form(overlap=True, round
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a step takes: seconds in all, of compute and of exchange alone; `reason` where it is not known."""
+    """What a step takes: seconds in all, of compute and of exchange alone; `reason` where it is not known.
+
+    Compute and exchange are None where the runs tell their sum alone.
+    """
 
     step_s: float | None = None
     compute_s: float | None = None
@@ -196,6 +199,9 @@ def _answer(model: Model, row: np.ndarray, reason: str | None = None) -> Predict
     why = reason or _enough(model) or model.unknown(row)
     if why is not None:
         return Prediction(reason=why)
+    computes = np.array([column.computes for column in model.columns])
+    if model.unknown(np.where(computes, row, 0.0)) is not None:
+        return Prediction(model.step_s(row))  # the sum is known, its parts are not
     own, exchange = model.parts(row)
     return Prediction(model.step_s(row), own, exchange)
 
@@ -213,6 +219,12 @@ def notes(study: Study) -> tuple[str, ...]:
     if study.held_out is None:
         found.append(
             "No run can be predicted without its own placement: the error of the prediction is not known."
+        )
+    misses = [abs(m.fitted.step_s / m.run.step_s - 1) for m in study.runs if m.fitted.step_s is not None]
+    if misses and max(misses) > _DOUBT:
+        found.append(
+            f"The model misses the runs it was fitted on by up to {100 * max(misses):.0f} %: it does not hold"
+            " for them, and the prediction is not to be trusted. Do ranks share devices or cores?"
         )
     crossed = {a.link for a in study.asked if a.link is not None}
     for link in sorted(crossed):
@@ -240,58 +252,3 @@ def notes(study: Study) -> tuple[str, ...]:
 
 def _used(study: Study, measured: Measured) -> set[str]:
     return {name for name, _ in study.topology.groups(measured.run.placement)}
-
-
-def coefficients(study: Study) -> pa.Table:
-    """Each coefficient with its meaning: θ, and for links the bytes/s they amount to.
-
-    The value is NULL where the runs do not identify the coefficient by itself.
-    """
-    model = study.model
-    rows = []
-    for i, column in enumerate(model.columns):
-        theta, seen = float(model.theta[i]), int(np.count_nonzero(model.rows[:, i]))
-        alone = unidentified(np.eye(len(model.columns))[i], model.rows, model.columns) is None
-        rows.append(
-            {
-                "coefficient": column.text,
-                "value": theta if seen and alone else None,
-                "unit": column.unit,
-                "bytes_per_s": 1e9 / theta if alone and column.kind == "volume" and theta > 0 else None,
-                "runs": seen,
-                "meaning": meaning(column, theta, alone) if seen else "no run shows it",
-            }
-        )
-    return pa.Table.from_pylist(rows, _COEFFICIENTS)
-
-
-def meaning(column: Column, theta: float, alone: bool) -> str:
-    """What a coefficient says."""
-    if not alone:
-        return "not told apart from others"
-    if theta == 0:
-        return "nothing to be seen"
-    match column.kind:
-        case "constant":
-            return f"{_time(theta)} in every step"
-        case "batch":
-            return f"{_time(theta)} for each sample"
-        case "volume":
-            return f"exchange at {1 / theta:.3g} GB/s"
-        case "rounds":
-            return f"{_time(theta)} for each hop"
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-_COEFFICIENTS = pa.schema(
-    [
-        ("coefficient", pa.string()), ("value", pa.float64()), ("unit", pa.string()),
-        ("bytes_per_s", pa.float64()), ("runs", pa.int64()), ("meaning", pa.string()),
-    ]
-)  # fmt: skip

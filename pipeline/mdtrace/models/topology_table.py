@@ -1,8 +1,10 @@
-"""The answers of `topology_predict` as rows: one for each placement asked for, and one for each run."""
+"""The answers of `topology_predict` as rows: placements asked for and runs; coefficients."""
 
+import numpy as np
 import pyarrow as pa
 
-from mdtrace.models.topology import Placement
+from mdtrace.models.topology import Column, Placement
+from mdtrace.models.topology_fit import unidentified
 from mdtrace.models.topology_predict import Asked, Measured, Prediction, Study
 
 
@@ -64,5 +66,60 @@ _ROWS = pa.schema(
         ("compute_ns", pa.int64()), ("exchange_ns", pa.int64()), ("samples_per_s", pa.float64()),
         ("measured_ns", pa.int64()), ("fitted_ns", pa.int64()), ("error", pa.float64()),
         ("accuracy", pa.float64()), ("reason", pa.string()),
+    ]
+)  # fmt: skip
+
+
+def coefficients(study: Study) -> pa.Table:
+    """Each coefficient with its meaning: θ, and for links the bytes/s they amount to.
+
+    The value is NULL where the runs do not identify the coefficient by itself.
+    """
+    model = study.model
+    rows = []
+    for i, column in enumerate(model.columns):
+        theta, seen = float(model.theta[i]), int(np.count_nonzero(model.rows[:, i]))
+        alone = unidentified(np.eye(len(model.columns))[i], model.rows, model.columns) is None
+        rows.append(
+            {
+                "coefficient": column.text,
+                "value": theta if seen and alone else None,
+                "unit": column.unit,
+                "bytes_per_s": 1e9 / theta if alone and column.kind == "volume" and theta > 0 else None,
+                "runs": seen,
+                "meaning": meaning(column, theta, alone) if seen else "no run shows it",
+            }
+        )
+    return pa.Table.from_pylist(rows, _COEFFICIENTS)
+
+
+def meaning(column: Column, theta: float, alone: bool) -> str:
+    """What a coefficient says."""
+    if not alone:
+        return "not told apart from others"
+    if theta == 0:
+        return "nothing to be seen"
+    match column.kind:
+        case "constant":
+            return f"{_time(theta)} in every step"
+        case "batch":
+            return f"{_time(theta)} for each sample"
+        case "volume":
+            return f"exchange at {1 / theta:.3g} GB/s"
+        case "rounds":
+            return f"{_time(theta)} for each hop"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+_COEFFICIENTS = pa.schema(
+    [
+        ("coefficient", pa.string()), ("value", pa.float64()), ("unit", pa.string()),
+        ("bytes_per_s", pa.float64()), ("runs", pa.int64()), ("meaning", pa.string()),
     ]
 )  # fmt: skip
