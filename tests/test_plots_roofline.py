@@ -47,7 +47,7 @@ def test_points_without_a_place_on_log_axes_are_left_out_and_counted() -> None:
     found = shown(table, MEMORY)
     assert names(list(found.rows)) == ["whole"]
     assert (found.left_out, found.time_left_out) == (2, 0.4)
-    assert found.note == "1 points; 2 without a place here, 40 % of the time"
+    assert found.note == "1 point; 2 without a place here, 40 % of the time"
     spec = save.spec(roofline(table, roofs()))
     assert spec["title"]["subtitle"] == found.note
     assert names(drawn(spec, "point", "mark")[0]) == ["whole"]

@@ -32,7 +32,7 @@ class Shown:
     def note(self) -> str:
         """In words."""
         over = f", {self.ranks} ranks summed" if self.ranks > 1 else ""
-        text = f"{len(self.rows)} points{over}"
+        text = f"{len(self.rows)} {'point' if len(self.rows) == 1 else 'points'}{over}"
         if self.left_out:
             text += f"; {self.left_out} without a place here, {100 * self.time_left_out:.3g} % of the time"
         return text

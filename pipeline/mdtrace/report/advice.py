@@ -46,9 +46,7 @@ def network(phi: float | None, of_limit: float | None, *, matched: bool) -> str:
             "synchronised steps)."
         )
     if phi is not None and phi < 0.7:
-        steps.append(
-            "Start communication earlier: smaller buckets at the end of backward, prefetch for FSDP."
-        )
+        steps.append("Start it while backward still computes: order of buckets, prefetch for FSDP.")
     return " ".join(steps) or "Compare fusion plans: mdtrace fusion DATASET."
 
 

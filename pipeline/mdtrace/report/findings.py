@@ -347,6 +347,7 @@ def _buckets(facts: Facts) -> Finding | None:
     if not plans:
         return None
     best = max(plans, key=lambda row: row["gain"])
+    matched = facts.job is not None and facts.job["straggler_share"] is not None
     return Finding(
         title="Gradient buckets could be cut better",
         gain=best["gain"],
@@ -356,8 +357,9 @@ def _buckets(facts: Facts) -> Finding | None:
             f"which would take {duration(best['step_ns'])}.",
             *(sentence(words) for words in facts.outlook.words.get("fusion", ())),
         ),
-        confidence="medium",
-        why="a model of this run's gradients and links",
+        confidence="medium" if matched else "low",
+        why="a model of this run's gradients and links"
+        + ("" if matched else "; other ranks are not matched, so waiting counts as transfer"),
         next_step=f"Set {best['setting']}.",
         sql="mdtrace fusion DATASET",
     )

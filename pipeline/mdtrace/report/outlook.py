@@ -48,7 +48,7 @@ def look(dataset: Dataset) -> Outlook:
             refused[name] = (error.what, error.hint)
         else:
             tables |= found
-            words[name] = said
+            words[name] = tuple(text.rstrip(".") for text in said)
     return Outlook(tables, words, refused)
 
 

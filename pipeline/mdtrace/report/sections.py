@@ -30,7 +30,7 @@ def sections(facts: Facts) -> list[Section]:
         Section("stragglers", "Stragglers", _stragglers(facts)),
         Section("changes", "What would change it", changes(facts)),
         Section("kernels", "Kernels and operators", _kernels(facts)),
-        Section("unanswered", "Not answered, and how to capture it", _unanswered(facts)),
+        Section("unanswered", "Not answered", _unanswered(facts)),
         Section("sources", "Sources", _sources(facts)),
     ]
 

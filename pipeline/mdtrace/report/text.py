@@ -42,7 +42,7 @@ def digits(value: float) -> str:
 
 def sentence(words: str) -> str:
     """With a capital and a full stop."""
-    return f"{words[:1].upper()}{words[1:]}."
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
 def listed(names: Sequence[str]) -> str:
