@@ -195,10 +195,11 @@ def basis(study: "Study", facts: list["Facts"]) -> list[str]:
     steps = [f.steps for f in facts]
     placements = len({(m.run.placement.gpus, m.run.placement.nodes) for m in study.runs})
     gamma = f", γ = {study.model.gamma:.2f}" if study.model.overlap else ""
+    best = f", the best of {study.tried} forms" if study.tried > 1 else ""
     lines = [
-        f"Fitted on {_many(len(study.runs), 'run')} on {_many(placements, 'placement')}, each by the median of"
-        f" its steady steps ({min(steps)} to {max(steps)}), relative errors counting: {study.form.text}{gamma}"
-        + (f", the best of {study.tried} forms." if study.tried > 1 else ".")
+        f"Fitted on {_many(len(study.runs), 'run')} on {_many(placements, 'placement')}, each by the median"
+        f" of its steady steps ({min(steps)} to {max(steps)}), relative errors counting:"
+        f" {study.form.text}{gamma}{best}."
     ]
     if study.held_out is not None:
         mean, most, number = study.held_out
