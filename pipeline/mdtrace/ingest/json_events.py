@@ -189,7 +189,7 @@ class JsonEvents(Generic[E]):
             elif window > _SMALL and cut is not None:
                 window //= 4
             elif cut is None and window < min(_SMALL, size - cursor.pos):
-                window *= 2
+                window = min(2 * window, _SMALL)  # beyond it, a refused piece would shrink to this one again
             else:
                 step = salvage.step(events)
                 if step == "more":
