@@ -11,7 +11,8 @@ from mdtrace import __version__
 from mdtrace.plots import save
 from mdtrace.report import summary, text
 from mdtrace.report.facts import Facts
-from mdtrace.report.findings import Finding, findings
+from mdtrace.report.finding import Finding
+from mdtrace.report.findings import findings
 from mdtrace.report.sections import sections
 
 

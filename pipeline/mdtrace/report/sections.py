@@ -1,6 +1,5 @@
 """The sections of the page, in the order one asks: each from the facts, or with why it is empty."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from mdtrace.plots.bandwidth import bus_bandwidth
@@ -13,12 +12,13 @@ from mdtrace.plots.timeline import overlap_timeline, time_bars
 from mdtrace.plots.values import Size, si
 from mdtrace.report.blocks import Block, Column, Missing, Section, Text, figure, rows
 from mdtrace.report.changes import changes
+from mdtrace.report.coverage import costs_covered, steps_covered
 from mdtrace.report.facts import Facts
+from mdtrace.report.sections_data import RANKS, failed, kernels, sources, unanswered
 from mdtrace.report.text import count, digits, duration, percent, sentence, size
 
 _WIDE = Size(820, 380)
 _TOP = 20
-_RANKS = 128  # rows of a table by rank
 
 
 def sections(facts: Facts) -> list[Section]:
@@ -29,44 +29,10 @@ def sections(facts: Facts) -> list[Section]:
         Section("communication", "Communication", _communication(facts)),
         Section("stragglers", "Stragglers", _stragglers(facts)),
         Section("changes", "What would change it", changes(facts)),
-        Section("kernels", "Kernels and operators", _kernels(facts)),
-        Section("unanswered", "Not answered", _unanswered(facts)),
-        Section("sources", "Sources", _sources(facts)),
+        Section("kernels", "Kernels and operators", kernels(facts)),
+        Section("unanswered", "Not answered", unanswered(facts)),
+        Section("sources", "Sources", sources(facts)),
     ]
-
-
-def _failed(facts: Facts, *names: str) -> list[Block]:
-    """A word about each metric that could not be answered."""
-    return [
-        Missing(f"{name} could not be answered: {facts.failed[name]}")
-        for name in names
-        if name in facts.failed
-    ]
-
-
-def steps_covered(facts: Facts) -> str:
-    """Which steps the figures are of, in words."""
-    steps = facts.rows("step_summary")
-    if not steps:
-        return "the whole capture: no steps are marked"
-    steady = [row["step"] for row in steps if row["steady"]]
-    left = len(steps) - len(steady)
-    names = (
-        f"steps {steady[0]} to {steady[-1]}"
-        if len(steady) > 1
-        else f"step {steady[0]}"
-        if steady
-        else "no step"
-    )
-    return names + (f"; {left} of {len(steps)} left out (warm-up or incomplete)" if left else "")
-
-
-def costs_covered(facts: Facts) -> str:
-    """For how much of the compute time FLOP and bytes are known, in words."""
-    job = facts.job
-    if job is None or job["coverage"] is None:
-        return "FLOP and bytes are not known"
-    return f"FLOP and bytes known for {percent(job['coverage'])} of compute time; {steps_covered(facts)}"
 
 
 _TIMES = (
@@ -84,7 +50,7 @@ _TIMES = (
 
 def _time(facts: Facts) -> list[Block]:
     view, found = facts.totals
-    blocks = _failed(facts, "steady_breakdown", "time_breakdown", "step_breakdown")
+    blocks = failed(facts, "steady_breakdown", "time_breakdown", "step_breakdown")
     if not found:
         hint = "capture device activity (CUDA or ROCm activities), or record communication on the host"
         return [*blocks, Missing("neither device activity nor communication was captured", hint)]
@@ -95,7 +61,7 @@ def _time(facts: Facts) -> list[Block]:
         chart = overlap_timeline(facts.tables["step_breakdown"], _WIDE)
         blocks.append(figure("timeline", chart, "FROM step_breakdown", f"accounted from {bases}; every step"))
     table = rows(
-        "By rank and device", found[:_RANKS], _TIMES, f"FROM {view}", coverage, folded=len(found) > 16
+        "By rank and device", found[:RANKS], _TIMES, f"FROM {view}", coverage, folded=len(found) > 16
     )
     return [*blocks, table]
 
@@ -116,7 +82,7 @@ _LAYERS = (
 
 def _layers(facts: Facts) -> list[Block]:
     points = facts.tables["layer_roofline"]
-    blocks = _failed(facts, "layer_roofline", "hardware_roofs")
+    blocks = failed(facts, "layer_roofline", "hardware_roofs")
     found = summed(points) if points.num_rows else []
     if not found:
         return [*blocks, Missing("no work of layers is known", "record shapes, stacks and modules")]
@@ -170,7 +136,7 @@ _COLLECTIVES = (
 
 def _communication(facts: Facts) -> list[Block]:
     table = facts.tables["collective_bandwidth"]
-    blocks = _failed(facts, "collective_bandwidth")
+    blocks = failed(facts, "collective_bandwidth")
     if not table.num_rows:
         return [*blocks, Missing("no communication was captured")]
     found = sorted(table.to_pylist(), key=lambda row: -(row["time_ns"] or 0))
@@ -217,7 +183,7 @@ _STRAGGLERS = (
 
 def _stragglers(facts: Facts) -> list[Block]:
     verdict = facts.stragglers
-    blocks: list[Block] = [Text(sentence(verdict.text), strong=True), *_failed(facts, "straggler_ranks")]
+    blocks: list[Block] = [Text(sentence(verdict.text), strong=True), *failed(facts, "straggler_ranks")]
     if verdict.hint:
         blocks.append(Missing("to know more", verdict.hint))
     if not verdict.ranks:
@@ -230,7 +196,7 @@ def _stragglers(facts: Facts) -> list[Block]:
         blocks.append(figure("straggler-heat", chart, "FROM straggler_steps", coverage))
     order = "FROM straggler_ranks ORDER BY blame DESC"
     folded = len(ranks) > 16
-    blocks.append(rows("By rank", ranks[:_RANKS], _STRAGGLERS, order, coverage, folded=folded))
+    blocks.append(rows("By rank", ranks[:RANKS], _STRAGGLERS, order, coverage, folded=folded))
     return [*blocks, _clocks(facts)]
 
 
@@ -243,99 +209,5 @@ def _clocks(facts: Facts) -> Block:
         Column("collectives", "from", count),
         Column("method", "method", right=False),
     )
-    found = facts.rows("clock_offsets")[:_RANKS]
+    found = facts.rows("clock_offsets")[:RANKS]
     return rows("Clocks", found, columns, "FROM clock_offsets", "collectives used: column from", folded=True)
-
-
-def _kernels(facts: Facts) -> list[Block]:
-    blocks: list[Block] = _failed(facts, "kernel_summary", "operator_summary")
-    kernels, operators = facts.rows("kernel_summary"), facts.rows("operator_summary")
-    if kernels:
-        columns = (
-            Column("name", "activity", short=lambda name: short(name, 56), right=False),
-            Column("class", "class", right=False),
-            Column("count", "count", count),
-            Column("total_ns", "time", duration),
-            Column("share", "share", percent),
-            Column("median_ns", "median", duration),
-            Column("max_ns", "longest", duration),
-        )
-        title, sql = "Device activities of most time", "FROM kernel_summary LIMIT 20"
-        blocks.append(rows(title, kernels, columns, sql, "all device activity of the capture, all ranks"))
-    else:
-        blocks.append(Missing("no device activity was captured"))
-    if operators:
-        own = (
-            Column("name", "operator", short=lambda name: short(name, 56), right=False),
-            Column("count", "count", count),
-            Column("self_ns", "own time on the host", duration),
-            Column("self_share", "share", percent),
-            Column("device_count", "launches", count),
-            Column("device_ns", "time on devices", duration),
-        )
-        title, sql = "Operators of most time of their own", "FROM operator_summary LIMIT 20"
-        blocks.append(rows(title, operators, own, sql, "all operators of the capture, all ranks"))
-    return blocks
-
-
-def _unanswered(facts: Facts) -> list[Block]:
-    no = [
-        {"question": a.question, "why": a.why, "command": f"mdtrace {a.command}"}
-        for a in facts.questions
-        if not a.possible
-    ]
-    blocks: list[Block] = []
-    if no:
-        columns = (
-            Column("question", "question", right=False),
-            Column("why", "why not", right=False),
-            Column("command", "would be answered by", right=False),
-        )
-        blocks.append(rows("Questions", no, columns, "mdtrace info", "of those that mdtrace knows"))
-    else:
-        blocks.append(Text("Every question that mdtrace knows can be answered."))
-    return blocks + _diagnostics(facts.layout["diagnostics"])
-
-
-def _diagnostics(found: Sequence[Any]) -> list[Block]:
-    if not found:
-        return [Text("Nothing was repaired, skipped or missing.")]
-    order = {"error": 0, "warning": 1, "info": 2}
-    columns = (
-        Column("severity", "", right=False),
-        Column("message", "what was found", right=False),
-        Column("closes", "cannot be answered", right=False),
-        Column("hint", "what to do", right=False),
-        Column("code", "code", right=False),
-    )
-    ordered = sorted(found, key=lambda row: (order.get(row["severity"], 3), row["code"]))
-    title = f"Diagnostics, {len(ordered)}" if len(ordered) <= 60 else f"Diagnostics, 60 of {len(ordered)}"
-    return [rows(title, ordered[:60], columns, "FROM diagnostics", "all files")]
-
-
-def _sources(facts: Facts) -> list[Block]:
-    files = facts.layout["sources"]
-    columns = (
-        Column("file", "file", short=lambda name: short(name, 44), right=False),
-        Column("format", "format", right=False),
-        Column("producer", "producer", right=False),
-        Column("size_bytes", "size", size),
-        Column("events_read", "events", count),
-        Column("events_stored", "stored", count),
-        Column("events_skipped", "skipped", count),
-        Column("clock_base", "clock", right=False),
-    )
-    read, stored = sum(row["events_read"] for row in files), sum(row["events_stored"] for row in files)
-    coverage = f"{count(stored)} of {count(read)} events are rows; the rest is counted with a reason"
-    first = rows("Files", files[:_RANKS], columns, "FROM sources", coverage, folded=len(files) > 16)
-    captures = (
-        Column("process_id", "capture"),
-        Column("rank", "rank"),
-        Column("rank_origin", "rank from", right=False),
-        Column("world_size", "of"),
-        Column("host", "host", right=False),
-        Column("backend", "backend", right=False),
-    )
-    found = facts.layout["processes"]
-    second = rows("Captures", found[:_RANKS], captures, "FROM processes", "all files", folded=len(found) > 16)
-    return [first, second]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from mdtrace.plots.values import si
 from mdtrace.report.blocks import Block, Column, Missing, rows
+from mdtrace.report.coverage import costs_covered, steps_covered
 from mdtrace.report.facts import Facts, Row
-from mdtrace.report.sections import costs_covered, steps_covered
 from mdtrace.report.text import duration, listed, percent
 
 
