@@ -139,3 +139,11 @@ def test_the_straggler_is_rank_5(asked, name: str) -> None:
         asked[name].sql("SELECT rank, persistent FROM straggler_ranks ORDER BY blame DESC LIMIT 1").fetchall()
     )
     assert rows[0][0] == 5
+
+
+@pytest.mark.parametrize("name", ["kineto", "nsys", "horovod"])
+def test_no_share_of_the_job_passes_one_and_a_timeline_alone_tells_none(asked, name: str) -> None:
+    query = "SELECT mfu, efficiency, phi, compute_share, network_share, straggler_share, coverage FROM job_roofline"
+    shares = asked[name].sql(query).fetchone()
+    assert all(share is None or 0 <= share <= 1 for share in shares)
+    assert (shares[5] is None) == (name == "horovod")

@@ -31,7 +31,7 @@
 -- column: phi DOUBLE [share] Share of communication that compute hides; NULL: no communication
 -- column: compute_share DOUBLE [share] Of the time, in which compute runs.
 -- column: network_share DOUBLE [share] Of the time, exposed communication that is no waiting for other ranks, as far as ranks were matched; NULL: no communication
--- column: straggler_share DOUBLE [share] Of the time, exposed communication that is waiting for other ranks; NULL: no communication, or ranks not matched
+-- column: straggler_share DOUBLE [share] Of the time, exposed communication that is waiting for other ranks; NULL: no communication, ranks not matched, or no time of theirs known
 -- column: rho DOUBLE [share] Throughput that the slowest rank takes from the group, against the median rank; NULL: one rank, or ranks not matched
 -- column: rho_sum DOUBLE [share] The same against what all ranks could do alone; NULL: one rank, or ranks not matched
 -- column: coverage DOUBLE [share] Compute time of operators whose FLOP and bytes are known; NULL: nothing computes
@@ -68,7 +68,11 @@ roofs AS (
 ),
 
 job AS (
-    SELECT *, CASE WHEN lost_ns IS NOT NULL THEN least(lost_ns, exposed_comm_ns) END AS straggler_ns
+    SELECT
+        *,
+        -- least() passes over NULL: a timeline tells what ranks waited, not what of their time that is.
+        CASE WHEN exposed_comm_ns IS NOT NULL AND lost_ns IS NOT NULL THEN least(lost_ns, exposed_comm_ns) END
+            AS straggler_ns
     FROM roofline_figures
     CROSS JOIN stragglers
     WHERE grain = 'job'
