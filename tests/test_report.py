@@ -208,9 +208,19 @@ def test_kernels_are_compared_with_their_roofs() -> None:
     account = {"rank": 0, "steps": 1, "span_ns": 10 * MS}
     layer = {"process_id": 0, "layer": "a/fc", "compute_ns": 4 * MS, "t_compute_s": 0.001,
              "t_memory_s": 0.0005,
-             "device_ns": 4 * MS, "bound": "latency", "flops": 10, "bytes": 10}  # fmt: skip
+             "device_ns": 4 * MS, "bound": "latency", "flops": 10, "bytes": 10, "coverage": 1.0}  # fmt: skip
+    unknown = {
+        **layer,
+        "layer": "b",
+        "compute_ns": 5 * MS,
+        "t_compute_s": None,
+        "t_memory_s": 0.0,
+        "coverage": 0.0,
+    }
     job = {"roof_origin": "hardware table", "coverage": 0.9}
-    (found,) = findings(by_hand(steady_breakdown=[account], layer_roofline=[layer], job_roofline=[job]))
+    (found,) = findings(
+        by_hand(steady_breakdown=[account], layer_roofline=[layer, unknown], job_roofline=[job])
+    )
     assert found.gain == pytest.approx(0.3)  # 4 ms where 1 ms would do, of 10
     assert "4 times as long" in found.evidence[0]
     assert "a/fc (30.0 % of the time)" in found.evidence[1]

@@ -89,6 +89,10 @@ def _layers(facts: Facts) -> list[Block]:
     if all(row["name"] == "no layer" for row in found):
         hint = "torch: with_stack=True, with_modules=True; Nsight Systems: NVTX ranges around layers"
         blocks.append(Missing("no layer is named in the capture", hint))
+    job = facts.job
+    if job and (job["coverage"] or 0) < 0.5:
+        known = f"FLOP and bytes are known for only {percent(job['coverage'] or 0)} of compute time"
+        blocks.append(Missing(known, "record shapes (record_shapes=True); the reasons stand below"))
     roofs, coverage = facts.tables["hardware_roofs"], costs_covered(facts)
     sql = "FROM layer_roofline"
     blocks.append(figure("roofline-memory", roofline(points, roofs, ("memory",), _WIDE), sql, coverage))

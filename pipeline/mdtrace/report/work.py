@@ -21,7 +21,7 @@ def _kernels(facts: Facts) -> Finding | None:
     gaps = _gaps(rows)
     gain = sum(gaps.values()) / whole
     names = sorted(gaps, key=lambda name: -gaps[name])[:3]
-    spent, allowed = sum(r["compute_ns"] for r in rows), sum(_roof_ns(r) or 0 for r in rows)
+    spent, allowed = sum(_known_ns(r) for r in rows), sum(_roof_ns(r) or 0 for r in rows)
     job = facts.job
     origin = job["roof_origin"] if job else None
     coverage = job["coverage"] if job else None
@@ -39,9 +39,14 @@ def _kernels(facts: Facts) -> Finding | None:
         confidence="low" if origin == "empirical" or (coverage or 0) < 0.8 else "medium",
         why=f"roofs: {origin or 'not known'}; {percent(coverage or 0)} of compute time has FLOP and bytes",
         next_step=advice.kernels(_main_bound(facts)),
-        sql="SELECT layer, phase, compute_ns, 1e9 * greatest(t_compute_s, t_memory_s) AS roof_ns, bound "
-        "FROM layer_roofline ORDER BY compute_ns - roof_ns DESC",
+        sql="SELECT layer, phase, compute_ns * coverage AS known_ns, "
+        "1e9 * greatest(t_compute_s, t_memory_s) AS roof_ns, bound FROM layer_roofline ORDER BY known_ns - roof_ns DESC",
     )
+
+
+def _known_ns(row: Row) -> float:
+    """Compute time of operators whose FLOP and bytes are known: roofs say nothing about the rest."""
+    return float(row["compute_ns"] * (row["coverage"] or 0))
 
 
 def _roof_ns(row: Row) -> float | None:
@@ -53,7 +58,7 @@ def _gaps(rows: Iterable[Row]) -> dict[str | None, float]:
     """By layer: compute time beyond what the roofs allow, ns."""
     gaps: dict[str | None, float] = {}
     for row in rows:
-        beyond = row["compute_ns"] - (_roof_ns(row) or 0)
+        beyond = _known_ns(row) - (_roof_ns(row) or 0)
         gaps[row["layer"]] = gaps.get(row["layer"], 0) + max(0, beyond)
     return gaps
 
