@@ -51,12 +51,14 @@ def _replay(facts: Facts) -> list[Block]:
 
 def _slowdown(job: Any) -> str:
     """S and who explains it, in words."""
+    if job["slowdown"] < 1.01:
+        return "Operations of a kind take equally long on all ranks and steps, within 1 % of a step."
     text = (
         f"With every operation as fast as its mean over ranks and steps, a step would take "
         f"{duration(job['ideal_ns'])}: the job is {job['slowdown']:.3f} times slower, "
         f"{percent(job['waste'])} of its time is lost to uneven durations."
     )
-    if job["worst_workers"] is not None and job["slowdown"] > 1.01:
+    if job["worst_workers"] is not None:
         text += f" The slowest 3 % of the workers explain {percent(job['worst_workers'])} of that."
     return text
 

@@ -29,6 +29,7 @@ def page(facts: Facts, found: Sequence[Finding] | None = None) -> str:
             name=facts.name,
             subtitle=summary.subtitle(facts),
             findings=findings(facts) if found is None else found,
+            nothing=summary.nothing(facts),
             unit="a step" if facts.step_ns else "in the capture",
             cards=summary.cards(facts),
             roofs=summary.roofs(facts),

@@ -54,6 +54,16 @@ def cards(facts: Facts) -> list[Card]:
     return found
 
 
+def nothing(facts: Facts) -> str:
+    """What it means that there are no findings."""
+    job = facts.job
+    if job is None:
+        return "Nothing was found that is worth 1 % of the time: nothing was accounted, see below."
+    known = job["coverage"] or 0
+    rest = "" if known > 0.9 else f" Roofs say nothing about {percent(1 - known)} of compute: see below."
+    return f"Nothing was found that is worth 1 % of the time.{rest}"
+
+
 def _share(value: float | None) -> str:
     return "not known" if value is None else percent(value)
 

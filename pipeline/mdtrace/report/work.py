@@ -40,7 +40,8 @@ def _kernels(facts: Facts) -> Finding | None:
         why=f"roofs: {origin or 'not known'}; {percent(coverage or 0)} of compute time has FLOP and bytes",
         next_step=advice.kernels(_main_bound(facts)),
         sql="SELECT layer, phase, compute_ns * coverage AS known_ns, "
-        "1e9 * greatest(t_compute_s, t_memory_s) AS roof_ns, bound FROM layer_roofline ORDER BY known_ns - roof_ns DESC",
+        "1e9 * greatest(t_compute_s, t_memory_s) AS roof_ns, bound FROM layer_roofline "
+        "ORDER BY known_ns - roof_ns DESC",
     )
 
 
