@@ -21,7 +21,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/cog --check -r README.md
+	$(BIN)/cog --check README.md
 
 check: lint test
 

@@ -63,11 +63,11 @@ def said(found: list[Diagnostic]) -> list[tuple[str, int | None]]:
 
 def test_option_then_file_then_name() -> None:
     process = ProcessFacts((0,), rank=2, rank_origin="distributedInfo")
-    assert said(resolve_ranks("rank5.json", facts(process), 7)) == [("rank_overridden", 0)]
+    assert said(resolve_ranks("rank5.json", facts(process), [7])) == [("rank_overridden", 0)]
     assert (process.rank, process.rank_origin) == (7, "option")
 
     process = ProcessFacts((0,), rank=2, rank_origin="environment")
-    assert said(resolve_ranks("trace.json", facts(process), 2)) == []
+    assert said(resolve_ranks("trace.json", facts(process), [2])) == []
     assert (process.rank, process.rank_origin) == (2, "option")
 
     process = ProcessFacts((0,), rank=2, rank_origin="distributedInfo")
@@ -93,11 +93,16 @@ def test_name_and_option_speak_of_one_process_only() -> None:
     first, second = ProcessFacts((1,), pid=1), ProcessFacts((2,), pid=2, rank=4, rank_origin="environment")
     assert said(resolve_ranks("rank3.json", facts(first, second), None)) == [("no_rank", 0)]
     assert (first.rank, second.rank) == (None, 4)
-    assert said(resolve_ranks("x.json", facts(first, second), 1)) == [
-        ("rank_option_unused", 0),
+    assert said(resolve_ranks("x.json", facts(first, second), [1])) == [
+        ("rank_option_unused", None),
         ("no_rank", 0),
-        ("rank_option_unused", 1),
     ]
+
+
+def test_an_option_gives_each_process_of_a_file_its_rank() -> None:
+    first, second = ProcessFacts((1,), pid=1), ProcessFacts((2,), pid=2, rank=4, rank_origin="environment")
+    assert said(resolve_ranks("x.sqlite", facts(first, second), [0, 1])) == [("rank_overridden", 1)]
+    assert [(p.rank, p.rank_origin) for p in (first, second)] == [(0, "option"), (1, "option")]
 
 
 def test_rank_beyond_its_world() -> None:

@@ -143,7 +143,7 @@ def test_the_straggler_is_rank_5(asked, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["kineto", "nsys", "horovod"])
 def test_no_share_of_the_job_passes_one_and_a_timeline_alone_tells_none(asked, name: str) -> None:
-    query = "SELECT mfu, efficiency, phi, compute_share, network_share, straggler_share, coverage FROM job_roofline"
-    shares = asked[name].sql(query).fetchone()
+    names = "mfu, efficiency, phi, compute_share, network_share, straggler_share, coverage"
+    (shares,) = asked[name].sql(f"SELECT {names} FROM job_roofline").fetchall()
     assert all(share is None or 0 <= share <= 1 for share in shares)
     assert (shares[5] is None) == (name == "horovod")

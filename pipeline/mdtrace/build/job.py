@@ -31,7 +31,7 @@ def build(
     inputs: Sequence[Path],
     out: Path,
     *,
-    ranks: Mapping[Path, int] | None = None,
+    ranks: Mapping[Path, Sequence[int]] | None = None,
     add: bool = False,
     overwrite: bool = False,
     pool: Pool | None = None,
@@ -41,7 +41,7 @@ def build(
     Args:
         inputs: trace files; also nsys parquetdir folders. Order does not matter.
         out: the dataset folder to make, or with `add` the one to add to.
-        ranks: ranks the user states, by input; they win over what the file says.
+        ranks: ranks the user states, by input, one for each process of it; they win over what the file says.
         pool: workers; by default everything runs in this process.
 
     Raises:
@@ -90,7 +90,10 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _plan(
-    accepted: Sequence[tuple[Source, str]], ranks: Mapping[Path, int], before: Dataset | None, work: Path
+    accepted: Sequence[tuple[Source, str]],
+    ranks: Mapping[Path, Sequence[int]],
+    before: Dataset | None,
+    work: Path,
 ) -> list[Task]:
     sources = before.table("sources", ["source_id"]).column(0).to_pylist() if before else []
     processes = before.table("processes", ["process_id"]).column(0).to_pylist() if before else []

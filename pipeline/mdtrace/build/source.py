@@ -1,7 +1,7 @@
 """One source from its file to Parquet: read, link, write."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ class Task:
     source_id: int
     first_process: int  # process j of the source gets first_process + j * stride
     stride: int
-    rank: int | None  # given by the user
+    ranks: Sequence[int] | None  # given by the user, one for each process
     work: Path
 
     def process_id(self, ordinal: int) -> int:
@@ -62,7 +62,7 @@ def ingest_source(task: Task, pool: Pool) -> Done | InputError:
     folder.mkdir()
     try:
         facts = reader(task.format)(task.source, folder, pool)
-        found = resolve_ranks(task.source.label, facts, task.rank)
+        found = resolve_ranks(task.source.label, facts, task.ranks)
         done = Done()
         for ordinal, process in enumerate(facts.processes):
             staged = StagedProcess(folder, process.staged_as)

@@ -1,5 +1,7 @@
 """mdtrace info."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mdtrace.commands.options import DatasetArgument, Format, FormatOption, OutOption
@@ -53,17 +55,12 @@ def _sources(dataset: "Dataset") -> None:
 def _processes(dataset: "Dataset") -> None:
     from mdtrace.commands.output import Shown, duration, print_table
 
-    devices: dict[int, list[str]] = {}
+    devices: dict[int, list[str | None]] = {}
     for device in dataset.table("devices").to_pylist():
-        devices.setdefault(device["process_id"], []).append(
-            str(device["name"] or f"device {device['device_id']}")
-        )
+        devices.setdefault(device["process_id"], []).append(device["name"])
     rows = dataset.table("processes").to_pylist()
     for row in rows:
-        names = devices.get(row["process_id"], [])
-        row["devices"] = (
-            ", ".join(dict.fromkeys(names)) + (f" ×{len(names)}" if len(names) > 1 else "") or None
-        )
+        row["devices"] = _named(devices.get(row["process_id"], []))
         row["span"] = None if row["start_ns"] is None else row["end_ns"] - row["start_ns"]
     columns = {
         "process_id": Shown("process"),
@@ -76,6 +73,15 @@ def _processes(dataset: "Dataset") -> None:
         "devices": Shown("devices", right=False, wide=True),
     }
     print_table(rows, columns, title="Processes")
+
+
+def _named(devices: Sequence[str | None]) -> str | None:
+    """`H100 ×8`, several products with commas; without a name how many there are."""
+    counts = Counter(devices)
+    return (
+        ", ".join(f"{name or 'unnamed'} ×{n}" if n > 1 else name or "unnamed" for name, n in counts.items())
+        or None
+    )
 
 
 def _contents(dataset: "Dataset") -> None:
@@ -115,8 +121,11 @@ def _diagnostics(dataset: "Dataset") -> None:
     rows = sorted(dataset.table("diagnostics").to_pylist(), key=lambda d: (order[d["severity"]], d["code"]))
     line("Diagnostics" if rows else "No diagnostics: nothing was repaired, skipped or missing.", style="bold")
     style = {"error": "red", "warning": "yellow", "info": ""}
+    several = Counter(p["source_id"] for p in dataset.table("processes", ["source_id"]).to_pylist())
     for row in rows:
-        line(f"{row['severity']}: {row['message']} [{row['code']}]", style=style[row["severity"]])
+        whose = row["process_id"] is not None and several[row["source_id"]] > 1
+        process = f" (process {row['process_id']})" if whose else ""
+        line(f"{row['severity']}: {row['message']}{process} [{row['code']}]", style=style[row["severity"]])
         if row["closes"]:
             line(f"    cannot be answered: {row['closes']}")
         if row["hint"]:

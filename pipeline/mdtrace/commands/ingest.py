@@ -42,7 +42,7 @@ def run(
         list[str] | None,
         typer.Option(
             "--ranks",
-            help="Rank of one of the traces; may be repeated.",
+            help="Rank of one trace, or of each of its processes (FILE=0,1); may be repeated.",
             metavar="FILE=N",
             show_default=False,
         ),
@@ -109,23 +109,21 @@ def _default_name(traces: list[Path]) -> Path:
     return Path(next(iter(folders)).name + ".mdtrace")
 
 
-def _given_ranks(traces: list[Path], rank: int | None, ranks: list[str]) -> dict[Path, int]:
+def _given_ranks(traces: list[Path], rank: int | None, ranks: list[str]) -> dict[Path, tuple[int, ...]]:
     if rank is not None:
         if len(traces) != 1:
             raise UsageError("--rank goes with one trace", "give --ranks FILE=N for each of several")
-        return {traces[0]: rank}
-    given: dict[Path, int] = {}
+        return {traces[0]: (rank,)}
+    given: dict[Path, tuple[int, ...]] = {}
     for text in ranks:
-        name, equals, number = text.rpartition("=")
+        name, _, numbers = text.rpartition("=")
+        if not name or not re.fullmatch(r"\d{1,9}(,\d{1,9})*", numbers):
+            raise UsageError(f"--ranks {text}: no FILE=N", "give FILE=N, or FILE=N,M of several processes")
         matches = [t for t in traces if t == Path(name) or t.name == name]
-        if not equals or not number.isdecimal() or len(matches) != 1:
-            raise UsageError(
-                f"--ranks {text}: names {len(matches)} of the traces"
-                if number.isdecimal()
-                else f"--ranks {text}: no FILE=N",
-                "give FILE=N with a FILE from the list of traces, once for each",
-            )
-        given[matches[0]] = int(number)
+        if len(matches) != 1:
+            what = f"--ranks {text}: {len(matches)} of the traces are called {name}"
+            raise UsageError(what, "give FILE as it stands in the list of traces")
+        given[matches[0]] = tuple(map(int, numbers.split(",")))
     return given
 
 

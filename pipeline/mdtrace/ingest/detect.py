@@ -199,7 +199,9 @@ def _folder(path: Path) -> str:
         raise InputError(f"{_name(path)}: is an mdtrace dataset already", hint)
     if names or any(f.suffix == ".arrow" for f in files):
         raise InputError(f"{_name(path)}: a folder of tables, not an nsys parquetdir export", _EXPORT)
-    raise InputError(f"{_name(path)}: is a folder", f"give the files in it: mdtrace ingest {_name(path)}/*")
+    raise InputError(
+        f"{_name(path)}: is a folder", "give the traces in it: mdtrace ingest FOLDER/*.json.gz (or *.sqlite)"
+    )
 
 
 def _is_dataset(path: Path) -> bool:

@@ -34,33 +34,35 @@ def rank_from_name(label: str) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def resolve_ranks(label: str, facts: SourceFacts, given: int | None) -> list[Diagnostic]:
+def resolve_ranks(label: str, facts: SourceFacts, given: Sequence[int] | None) -> list[Diagnostic]:
     """Fill rank and rank_origin of a source's processes, and say where they came from.
 
     Args:
         label: what the dataset calls the file.
         facts: changed in place. A rank that the file states stands there already.
-        given: rank by option, for a file of one process.
+        given: ranks by option, one for each process of the file, in order.
 
     Returns:
         Findings; `process` is the ordinal within the source.
     """
     found: list[Diagnostic] = []
-    alone = len(facts.processes) == 1
+    count = len(facts.processes)
+    named = rank_from_name(label) if count == 1 else None
+    if given is not None and len(given) != count:
+        detail = {"file": label, "ranks": ",".join(map(str, given)), "processes": count}
+        found.append(Diagnostic("rank_option_unused", 1, detail))
+        given = None
     for number, process in enumerate(facts.processes):
-        for code, detail in _resolve(process, label, given, alone):
-            found.append(Diagnostic(code, 1, {"file": label, **detail}, number))
+        for code, more in _resolve(process, named, given[number] if given is not None else None):
+            found.append(Diagnostic(code, 1, {"file": label, **more}, number))
     return found
 
 
 def _resolve(
-    process: ProcessFacts, label: str, given: int | None, alone: bool
+    process: ProcessFacts, named: int | None, given: int | None
 ) -> Iterable[tuple[str, dict[str, object]]]:
     """Settle one process's rank: option, else file, else name."""
-    named = rank_from_name(label) if alone else None
-    if given is not None and not alone:
-        yield "rank_option_unused", {"rank": given}
-    if given is not None and alone:
+    if given is not None:
         if process.rank not in (None, given):
             yield "rank_overridden", {"rank": given, "stated": process.rank}
         process.rank, process.rank_origin = given, "option"

@@ -28,6 +28,11 @@ def answers(dataset: Dataset) -> list[Answer]:
     ]
 
 
+def _captures(dataset: Dataset, table: str) -> str:
+    count = len(pc.unique(dataset.table(table, ["process_id"]).column(0)))
+    return f"{count} capture{'s' if count != 1 else ''}"
+
+
 def _accounting(dataset: Dataset) -> Answer:
     question, command = "where the time goes", "overlap"
     if dataset.rows("device_ops"):
@@ -38,8 +43,12 @@ def _accounting(dataset: Dataset) -> Answer:
 
 
 def _steps(dataset: Dataset) -> Answer:
-    found = dataset.rows("steps")
-    why = f"{found} steps marked" if found else "no step markers: call prof.step() or push NVTX step ranges"
+    found = len(pc.unique(dataset.table("steps", ["step"]).column(0)))
+    why = (
+        f"{found} steps marked on {_captures(dataset, 'steps')}"
+        if found
+        else "no step markers: call prof.step() or push NVTX step ranges"
+    )
     return Answer("time per step", "steps", bool(found), why)
 
 
