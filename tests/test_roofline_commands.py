@@ -86,6 +86,9 @@ def test_a_trajectory_by_step_and_between_runs(job: Path) -> None:
     assert found.exit_code == 0
     assert "step 0 → step 1: steady" in found.stdout
     assert max(map(len, found.stdout.splitlines())) <= 100
+    picture = job.parent / "steps.svg"
+    drawn = _run("trajectory", job, "--by", "step", "-o", picture)
+    assert "steps.svg: 3 points drawn" in " ".join(drawn.output.split())
     rows = json.loads(_run("trajectory", job, job, "--values", "1,2", "--format", "json").stdout)
     assert [(r["value"], r["e_performance"]) for r in rows] == [(1, None), (2, 0)]
     assert rows[1]["reading"] == "up, no gain: contention, imbalance or a serial part"

@@ -166,6 +166,9 @@ def test_links_that_no_run_shows_are_refused_with_the_reason() -> None:
     beyond = next(p for p in found.points if p.gpus == 8)
     assert beyond.predicted is None
     assert beyond.reason == "no run shows links between hosts"
+    further = predict([*jobs, Job("8", _run("default", "fast", 8)[0])], Options(gpus=(4, 8), per_host=4))
+    held_out = next(p for p in further.points if p.gpus == 8)
+    assert held_out.reason == "no other run (held out) shows links between hosts"
     told = predict(jobs, Options(gpus=(4, 8), per_host=4, given=Given(12_000, 40e9)))
     point = next(p for p in told.points if p.gpus == 8)
     assert point.predicted is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from matched_rows import matched
 from mdtrace.metrics.engine import Filters, run
-from mdtrace.metrics.stragglers import rho, verdict
+from mdtrace.metrics.stragglers import rho, verdict, without_cause
 from mdtrace.tables.dataset import Dataset
 from test_clocks import golden_rows
 
@@ -208,10 +208,30 @@ def test_the_same_rank_step_after_step_is_persistent(tmp_path: Path) -> None:
 def test_two_steps_are_not_enough(tmp_path: Path) -> None:
     dataset = matched(tmp_path, collectives=persistent_rows(steps=2), steps=steps(4, range(2), 2 * MS))
     ranks = view(dataset, "straggler_ranks", "persistent", "reason")
-    assert set(ranks) == {(None, "arrivals are known for 2 steps only")}
+    few = "arrivals are known for 2 steps only"
+    no_cause = "nothing in its own time explains half of the wait"
+    assert ranks == [(None, few), (None, few), (None, f"{no_cause}, and {few}"), (None, few)]
     found = verdict(dataset)
     assert found.text.startswith("arrival data for 2 steps only: rank 2 causes")
     assert found.hint == "capture at least 3 steps"
+
+
+def test_ranks_without_a_capture_are_named_in_the_verdict(tmp_path: Path) -> None:
+    missing = {"code": "ranks_missing", "message": "2 of 6 ranks have no capture: 4, 5 (present: 0-3)"}
+    rows, marks = persistent_rows(steps=2), steps(4, range(2), 2 * MS)
+    found = verdict(matched(tmp_path, collectives=rows, steps=marks, diagnostics=[missing]))
+    assert found.text.startswith(
+        "2 of 6 ranks have no capture: 4, 5 (present: 0-3); among those present, arrival data for 2 steps"
+    )
+    assert found.hint is not None
+    assert found.hint.startswith("add the traces of the other ranks")
+    assert found.hint.endswith("; capture at least 3 steps")
+
+
+def test_late_ranks_without_a_cause_are_told_why() -> None:
+    row = {"rank": 1, "late_count": 2, "cause": None, "reason": "nothing explains it"}
+    others = [row | {"rank": 2}, row | {"late_count": 0}, row | {"cause": "host sleep", "reason": None}]
+    assert without_cause([row, *others]) == ["No cause for rank 1, 2: nothing explains it."]
 
 
 def test_without_steps_nothing_recurs(tmp_path: Path) -> None:

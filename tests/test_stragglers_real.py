@@ -50,6 +50,14 @@ def test_eight_collectives_of_dlrm(folder: Path) -> None:
     assert verdict(dataset).text.startswith("arrival data for one step only: rank 7 causes 76 %")
 
 
+def test_six_ranks_of_eight_are_judged_among_themselves(folder: Path) -> None:
+    dataset = ingested(folder, "traces", "kineto", "dlrm_v100_8rank", pattern="rank[0-5]*")
+    assert verdict(dataset).text.startswith(
+        "2 of 8 ranks have no capture: 6, 7 (present: 0-5); among those present, arrival data for one step"
+        " only: rank 2 causes 75 %"
+    )
+
+
 def test_a_rank_that_sleeps_in_forward(folder: Path) -> None:
     dataset = ingested(folder, "traces", "own", "torch_gloo", "resnet_w4_straggler2")
     assert set(query(dataset, "SELECT matched_by, reason FROM matches")) == {("order", None)}

@@ -181,6 +181,10 @@ def test_steps_of_a_run(tmp_path: Path) -> None:
     # The window of a step lasts until the next step's first kernel: 8 000 FLOP in 10 µs; the last one 1 µs.
     assert [p.flops_per_s for p in found.points] == pytest.approx([8e8, 8e8, 8e9])
     assert found.points[0].peak_flops_per_s == pytest.approx(67e12)
+    (later,) = of_steps(one, steps=(1, 2))
+    assert [(p.label, p.knob) for p in later.points] == [("step 1", 1), ("step 2", 2)]
+    (layer,) = of_steps(one, steps=(1, 2), layer="net/*")
+    assert [p.knob for p in layer.points] == [1, 2]
     (layer,) = of_steps(one, layer="net/*")
     assert [p.flops_per_s for p in layer.points] == pytest.approx([8e9, 8e9, 8e9])
     table = rows([found])

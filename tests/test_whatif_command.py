@@ -39,6 +39,10 @@ def test_the_answer_in_words_and_tables(log: Path):
     assert "Taken as the mean of the other ranks: 10.500 s, 1.571 times as fast." in shown.stdout
     assert "With the last stage ideal, 200.0 % of the loss goes (M_S)." in shown.stdout
     assert "By operation" in shown.stdout
+    # The mean of 1 and 2 s, 2 and 4 s makes the first stage slower.
+    assert "How can ideal be slower than recorded? Ideal is the mean over ranks and steps" in shown.stdout
+    assert "How can ideal be slower" not in _run(log, "--by", "job").stdout
+    assert "How can ideal be slower" in _run(log, "--by", "job", "--rank-ideal", 0).stdout
     assert "forward-pp-comm" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 100
 

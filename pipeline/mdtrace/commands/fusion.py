@@ -72,6 +72,8 @@ def _print(advice: "Advice", rows: list[dict[str, Any]]) -> None:
     from mdtrace.commands.answer import unit
     from mdtrace.commands.output import Shown, count, duration, size
 
+    if advice.caution:
+        output.line(advice.caution, "bold")
     name, text = unit(rows, "step_ns")
     columns = {
         "plan": Shown("packed", right=False),

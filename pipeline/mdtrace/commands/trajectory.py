@@ -93,7 +93,9 @@ def run(
         _between_runs(runs, rank, step)
         found = of_runs(runs, knob, _values(values), hardware, layer)
     if picture and out is not None:
-        _draw(rows(found), "step" if by == "step" else knob, x, out, dark)
+        points = rows(found)
+        _draw(points, "step" if by == "step" else knob, x, out, dark)
+        output.note(f"{out}: {len(points)} points drawn")
         return
     if chosen is not Format.TABLE or out is not None:
         import pyarrow as pa

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from mdtrace.models.whatif import Edit, Slowdown, WhatIf
 
 _SHOWN_WORKERS = 16
+_LONGER = 1.001  # times as long as recorded from where on it is worth a word
+_MEAN = (
+    "How can ideal be slower than recorded? Ideal is the mean over ranks and steps (of transfers the median),"
+    " not the fastest: what a rank did faster than the mean gets slower with it, and where the others wait"
+    " for that rank, so does the step."
+)
 
 
 class By(StrEnum):
@@ -66,7 +72,13 @@ def run(
         ),
     ] = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="What a row is; with --format or -o: rank.", show_default=False)
+        By | None,
+        typer.Option(
+            "--by",
+            help=f"What a row is: {', '.join(By)}; with --format or -o by default rank.",
+            metavar="WHAT",
+            show_default=False,
+        ),
     ] = None,
     format: FormatOption = None,  # noqa: A002
     out: OutOption = None,
@@ -110,9 +122,12 @@ def run(
         return
     found = whatif.slowdown()
     _summary(whatif, found)
+    longer = found.ideal_ns > _LONGER * found.replayed_ns
     if wanted != Edit():
-        _answer(whatif, wanted)
-    _print(whatif, wanted, by)
+        longer |= _answer(whatif, wanted)
+    longer |= _print(whatif, wanted, by)
+    if longer:
+        output.line(_MEAN)
 
 
 def _factor(text: str | None) -> float | None:
@@ -166,7 +181,8 @@ def _summary(whatif: "WhatIf", found: "Slowdown") -> None:
         line(f"Note: {note}.")
 
 
-def _answer(whatif: "WhatIf", edit: "Edit") -> None:
+def _answer(whatif: "WhatIf", edit: "Edit") -> bool:
+    """Print the answer; whether it makes ideal something, and a step longer with it."""
     from dataclasses import replace
 
     from mdtrace.commands.output import line
@@ -176,6 +192,7 @@ def _answer(whatif: "WhatIf", edit: "Edit") -> None:
     if edit.ranks and not edit.ideal:
         others = whatif.answer(replace(edit, reference="others"))
         line(f"Taken as the mean of the other ranks: {_ns(others.after_ns)}, {_times(others.speed_up)}.")
+    return edit.network is None and answer.after_ns > _LONGER * answer.before_ns
 
 
 def _ns(time: float) -> str:
@@ -204,9 +221,11 @@ def _named(edit: "Edit") -> str:
     return f"With {' and '.join(parts)}"
 
 
-def _print(whatif: "WhatIf", edit: "Edit", by: By | None) -> None:
+def _print(whatif: "WhatIf", edit: "Edit", by: By | None) -> bool:
+    """Print the tables; whether a row of them makes ideal something, and a step longer with it."""
     from mdtrace.commands.output import line, print_table
 
+    longer = False
     for which in (By.OPERATION, By.RANK) if by is None else (by,):
         table = _rows(whatif, edit, which)
         if not len(table):
@@ -223,6 +242,8 @@ def _print(whatif: "WhatIf", edit: "Edit", by: By | None) -> None:
             else f"By {which.value}: {len(shown)} of {len(rows)}"
         )
         print_table(shown, columns, title=title)
+        longer |= any(row.get("without_ns", 0) > _LONGER * whatif.t for row in shown)
+    return longer
 
 
 def _columns() -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Verdict:
     """The answer in words.
 
     Attributes:
-        text: one sentence.
+        text: one sentence; where ranks have no capture it says which, and that it is about the others.
         hint: what would answer better; None: nothing is missing.
         ranks: rows of `straggler_ranks` that it rests on; empty where nothing can be said.
         rho: throughput that the slowest rank takes from the group, 0…1; None without steps.
@@ -53,7 +53,30 @@ def verdict(dataset: Dataset, filters: Filters | None = None) -> Verdict:
         text, hint = _why_nothing(dataset)
         return Verdict(f"cannot be said: {text}", hint, (), None)
     text, hint = _judge(rows, dataset)
+    missing = _missing(dataset)
+    if missing is not None:
+        text = f"{missing}; among those present, {text}"
+        hint = "; ".join(filter(None, (_ADD_RANKS, hint)))
     return Verdict(text, hint, rows, _slowest_share(dataset, filters))
+
+
+def without_cause(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why late ranks have no cause, a sentence for each reason.
+
+    Args:
+        rows: of `straggler_ranks`.
+    """
+    ranks: dict[str, list[str]] = {}
+    for row in rows:
+        if row["late_count"] and row["cause"] is None and row["reason"]:
+            ranks.setdefault(row["reason"], []).append(str(row["rank"]))
+    return [f"No cause for rank {', '.join(some)}: {reason}." for reason, some in ranks.items()]
+
+
+def _missing(dataset: Dataset) -> str | None:
+    """Which ranks have no capture, in the words of the diagnostic; None: none is known to be missing."""
+    rows = dataset.table("diagnostics", ["code", "message"]).to_pylist()
+    return next((row["message"] for row in rows if row["code"] == "ranks_missing"), None)
 
 
 def _slowest_share(dataset: Dataset, filters: Filters | None) -> float | None:

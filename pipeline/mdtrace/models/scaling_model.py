@@ -101,11 +101,19 @@ class Model:
         copies = gpus * self.base.members / self.base.world
         return int(copies) if copies >= 1 and copies == int(copies) else None
 
-    def point(self, gpus: int, found: dict[Place, LinkFit], trace: GradientTrace | None = None) -> Point:
+    def point(
+        self,
+        gpus: int,
+        found: dict[Place, LinkFit],
+        trace: GradientTrace | None = None,
+        *,
+        held_out: bool = False,
+    ) -> Point:
         """Predict one number of GPUs.
 
         Args:
             trace: a run there, whose buckets count, and whose compute where ranks share cores.
+            held_out: the links are those of the other runs.
         """
         hosts, place = self.where(gpus)
         if trace is not None and self.per_host is None:
@@ -117,7 +125,7 @@ class Model:
             return Point(gpus, 0, hosts or None, place, None, reason)
         price = cost(found, place, members, max(hosts, 1), self.options.network)
         if price is None:
-            return Point(gpus, members, hosts or None, place, None, unknown(found, place))
+            return Point(gpus, members, hosts or None, place, None, unknown(found, place, held_out))
         return Point(gpus, members, hosts or None, place, self.step(price, trace))
 
     def step(self, price: Cost, trace: GradientTrace | None) -> StepTime:
@@ -138,11 +146,16 @@ HINT = (
 )
 
 
-def unknown(found: dict[Place, LinkFit], place: Place) -> str:
-    """Why links are not known."""
+WAITING = "Messages are timed by their own records, in which waiting for late ranks may be."
+
+
+def unknown(found: dict[Place, LinkFit], place: Place, held_out: bool = False) -> str:
+    """Why links are not known; held out: without the messages of the run that is predicted."""
     if place not in found:
-        return f"no run shows links {place if place != 'one host' else 'inside one host'}"
-    return "all messages have about the same size, so that latency and bandwidth cannot be told apart"
+        run = "no other run (held out)" if held_out else "no run"
+        return f"{run} shows links {place if place != 'one host' else 'inside one host'}"
+    messages = "messages of the other runs (held out)" if held_out else "messages"
+    return f"all {messages} have about the same size, so that latency and bandwidth cannot be told apart"
 
 
 def _per_host(traces: Sequence[GradientTrace]) -> int | None:
@@ -230,7 +243,7 @@ def notes(model: Model) -> list[str]:
     if base.origin == "buckets":
         found.append("Buckets are known, not the gradients in them: smaller ones cannot be judged.")
     if not base.messages.transfer:
-        found.append("Messages are timed by their own records, in which waiting for late ranks may be.")
+        found.append(WAITING)
     if model.per_host is None:
         found.append(
             "Further GPUs are taken to be reached over links like those measured; --per-node says where a"

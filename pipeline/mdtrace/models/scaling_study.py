@@ -118,7 +118,7 @@ def _measured(model: Model, jobs: Sequence[Job]) -> list[Point]:
             continue
         index += 1
         found = model.links if index == 0 else model.links_without(index)
-        point = model.point(job.trace.world, found, job.trace if index else None)
+        point = model.point(job.trace.world, found, job.trace if index else None, held_out=index > 0)
         points.append(_with(point, float(np.median(job.trace.period)), index == 0, job.name))
     return points
 

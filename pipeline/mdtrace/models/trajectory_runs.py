@@ -74,12 +74,15 @@ def of_steps(
     hardware: str | None = None,
     layer: str | None = None,
 ) -> list[Trajectory]:
-    """The trajectory of a run's steps; with a layer glob, of each layer and phase instead."""
+    """The trajectory of a run's steps; with a layer glob, of each layer and phase instead.
+
+    The knob is the number of the step. Work outside every step is no point, unless no steps are known.
+    """
     if layer is None:
         rows = run(
             one.dataset, "trajectory", Filters(ranks=ranks, steps=steps), hardware=hardware
         ).table.to_pylist()
-        points = [_point(f"step {r['step']}", i, r, r["ranks"]) for i, r in enumerate(rows)]
+        points = [_point(*_moment(r["step"]), r, r["ranks"]) for r in _in_steps(rows)]
         return [trajectory(points, "step", in_time=True)]
     rows = run(
         one.dataset,
@@ -87,11 +90,19 @@ def of_steps(
         Filters(ranks=ranks, steps=steps, layer=layer),
         hardware=hardware,
     ).table.to_pylist()
-    grouped = _grouped(rows, lambda r: (_of(r), r["step"]))
+    grouped = _grouped(_in_steps(rows), lambda r: (_of(r), r["step"]))
     found: dict[str, list[Point]] = {}
-    for (of, step), some in sorted(grouped.items(), key=lambda i: (i[0][0], i[0][1] is None, i[0][1])):
-        found.setdefault(of, []).append(_summed(f"step {step}", len(found.get(of, [])), some))
+    for (of, step), some in sorted(grouped.items()):
+        found.setdefault(of, []).append(_summed(*_moment(step), some))
     return [trajectory(points, "step", of, in_time=True) for of, points in found.items()]
+
+
+def _in_steps(found: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    return [row for row in found if row["step"] is not None] or found
+
+
+def _moment(step: int | None) -> tuple[str, float]:
+    return ("no steps", 0.0) if step is None else (f"step {step}", float(step))
 
 
 def rows(found: Sequence[Trajectory]) -> list[dict[str, Any]]:

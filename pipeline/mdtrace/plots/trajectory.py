@@ -54,9 +54,15 @@ def trajectory(
     x = alt.X("x:Q", scale=xs, title=title, axis=log_axis(xs))
     y = alt.Y("y:Q", scale=ys, title="FLOP/s of a device", axis=log_axis(ys))
     frame = (xs, ys, size)
-    layers = [*_roof_layers(roofs, frame, x, y), *_path(rows, frame, x, y, knob)]
     left = len(every) - len(rows)
-    note = f"{len(rows)} points by {knob}" + (f"; {left} without FLOP or bytes left out" if left else "")
+    sides = _sides(rows, frame)
+    unnamed = len({r["label"] for r in rows} - {rows[n]["label"] for n in sides})
+    note = (
+        f"{len(rows)} points by {knob}"
+        + (f"; {left} without FLOP or bytes left out" if left else "")
+        + (f"; {unnamed} without room for a name" if unnamed else "")
+    )
+    layers = [*_roof_layers(roofs, frame, x, y), *_path(rows, frame, x, y, knob), *_names(rows, sides, x, y)]
     return alt.layer(*layers).properties(
         title=alt.TitleParams("Trajectory under the roofs", subtitle=note),
         width=size.width,
@@ -114,16 +120,15 @@ def _path(rows: Sequence[Row], frame: _Frame, x: alt.X, y: alt.Y, knob: str) -> 
         alt.Tooltip("of:N", title="of"),
         alt.Tooltip("run:N", title="run"),
         alt.Tooltip("label:N", title=knob),
-        alt.Tooltip("x:Q", title="intensity, FLOP/byte", format=".4s"),
+        alt.Tooltip("x:Q", title="intensity, FLOP/byte", format=",.4~r"),
         alt.Tooltip("y:Q", title="FLOP/s", format=".4s"),
     ]
     turned = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]), legend=None)
-    layers = [
+    return [
         line.encode(x=x, y=y, order="order:Q", color=colour, detail="of:N"),
         heads.encode(x=x, y=y, angle=turned, color=colour),
         dots.encode(x=x, y=y, color=colour, tooltip=tooltip),
     ]
-    return layers + _names(rows, frame, x, y)
 
 
 def _heads(rows: Sequence[Row], frame: _Frame) -> list[dict[str, Any]]:
@@ -139,11 +144,15 @@ def _heads(rows: Sequence[Row], frame: _Frame) -> list[dict[str, Any]]:
     return heads
 
 
-def _names(rows: Sequence[Row], frame: _Frame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _sides(rows: Sequence[Row], frame: _Frame) -> dict[int, str]:
+    """By the number of the point, on which side its label has room."""
     room = labels.Room(frame[2].pixels, frame[2].height)
     spots = [labels.Spot(*_pixels(row, frame), 5, row["label"]) for row in rows]
     labels.block(spots, room)
-    sides = labels.beside(spots, room, _LABELS)
+    return labels.beside(spots, room, _LABELS)
+
+
+def _names(rows: Sequence[Row], sides: dict[int, str], x: alt.X, y: alt.Y) -> list[alt.Chart]:
     charts = []
     for side, align, dx in (("right", "left", 10), ("left", "right", -10)):
         picked = [rows[n] for n, where in sides.items() if where == side]

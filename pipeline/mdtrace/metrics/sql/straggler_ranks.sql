@@ -75,10 +75,10 @@ timelines AS (
 SELECT
   b.rank, b.blame, b.last_count, b.late_count, b.collectives, b.steps, b.worst_steps, b.persistent, w.cause, w.evidence,
   b.lost_ns, b.caused_ns, b.loss_ns, b.step_ns, b.error_ns,
-  coalesce(b.reason, CASE
+  nullif(concat_ws(', and ', CASE
     WHEN b.late_count = 0 OR w.cause IS NOT NULL THEN NULL
     WHEN t.only THEN 'a timeline does not tell what a rank did'
     ELSE 'nothing in its own time explains half of the wait'
-  END) AS reason
+  END, b.reason), '') AS reason
 FROM straggler_blame AS b LEFT JOIN worded AS w USING (rank), timelines AS t
 ORDER BY b.rank
