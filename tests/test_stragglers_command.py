@@ -37,6 +37,14 @@ def test_the_verdict_stands_first_and_all_fits_100_columns(path: Path) -> None:
     assert any(line.startswith("Clocks") for line in lines)
 
 
+def test_a_late_rank_without_a_cause(tmp_path: Path) -> None:
+    marks = steps(4, range(5), 2 * MS)
+    matched(tmp_path / "job.mdtrace", collectives=persistent_rows(), steps=marks)
+    output = asked(str(tmp_path / "job.mdtrace")).output
+    assert "No cause for rank 2: nothing in its own time explains half of the wait." in output
+    assert "% of its throughput to its slowest rank, measured against the median rank" in output
+
+
 def test_rows_for_machines(path: Path) -> None:
     rows = json.loads(asked(str(path), "--format", "json", "--rank", "2").output)
     assert [(r["rank"], r["persistent"], r["cause"]) for r in rows] == [(2, True, "host sleep in forward")]

@@ -39,7 +39,7 @@ def run(
     """
     from mdtrace.commands import output
     from mdtrace.metrics.engine import run as run_metric
-    from mdtrace.metrics.stragglers import verdict
+    from mdtrace.metrics.stragglers import verdict, without_cause
     from mdtrace.tables.dataset import open_dataset
 
     chosen = output.chosen(format, out)
@@ -53,9 +53,14 @@ def run(
     if found.hint:
         output.line(found.hint)
     if found.rho is not None:
-        output.line(f"The slowest rank takes {output.percent(found.rho)} of the throughput of its group.")
+        output.line(
+            f"The group loses {output.percent(found.rho)} of its throughput to its slowest rank,"
+            " measured against the median rank (ρ)."
+        )
     if found.ranks:
         output.print_table(found.ranks, _rank_columns(), title="Ranks")
+    for text in without_cause(found.ranks):
+        output.line(text)
     clocks = run_metric(opened, "clock_offsets").table.to_pylist()
     output.print_table(clocks, _clock_columns(), title="Clocks")
     for reason in dict.fromkeys(c["reason"] for c in clocks if c["reason"]):
