@@ -9,6 +9,6 @@ the operator reads once, each output once, by the operand's own element type; wh
 
 from mdtrace.costs.call import Call, Tensor, parse
 from mdtrace.costs.models import model_of
-from mdtrace.costs.registry import Cost, Model, evaluate
+from mdtrace.costs.registry import Cost, Model, evaluate, possible
 
-__all__ = ["Call", "Cost", "Model", "Tensor", "evaluate", "model_of", "parse"]
+__all__ = ["Call", "Cost", "Model", "Tensor", "evaluate", "model_of", "parse", "possible"]

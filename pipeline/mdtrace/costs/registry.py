@@ -74,11 +74,16 @@ def evaluate(model: Model, call: Call) -> Cost:
         return Cost(reason=str(unknown))
     except (ArithmeticError, LookupError, ValueError):  # shapes that no real call has
         return Cost(reason=NOT_UNDERSTOOD)
-    if any(v is not None and not 0 <= v <= _LARGEST for v in (cost.flops, cost.bytes)):
-        return Cost(reason=OUT_OF_RANGE)
+    cost = possible(cost)
     if cost.reason is None and (cost.flops is None or cost.bytes is None):
         return Cost(cost.flops, cost.bytes, cost.dtype, NO_TYPE)
     return cost
+
+
+def possible(cost: Cost) -> Cost:
+    """The cost, or none where its figures are not of this world: below 0, or more than an int64 holds."""
+    beyond = any(v is not None and not 0 <= v <= _LARGEST for v in (cost.flops, cost.bytes))
+    return Cost(reason=OUT_OF_RANGE) if beyond else cost
 
 
 @cache

@@ -120,7 +120,12 @@ def _sizes(host: HostOps, found: Found, arguments: Mapping[str, pa.Array], kind:
         if n is None and out is None:
             n = own.elements[i] if own.elements[i] is not None else around.elements[i]
         dtype.append(d)
-        given.append(n)
+        given.append(_possible(n))
         known = found.bytes[i] if found.bytes[i] is not None else stated[i]
-        total.append(known if known is not None else payload(kind[i], d, n, out, size[i]))
+        total.append(_possible(known if known is not None else payload(kind[i], d, n, out, size[i])))
     return {"dtype": dtype, "elements_in": given, "payload_bytes": total}
+
+
+def _possible(size: int | None) -> int | None:
+    """A size that an int64 holds; more than that no message has, so it is not known."""
+    return size if size is not None and size < 1 << 63 else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from mdtrace.costs import Cost
+from mdtrace.costs import Cost, possible
 from mdtrace.costs.collective import MODEL, collective
 from mdtrace.link.launches import DeviceLinks
 from mdtrace.link.nesting import NONE
@@ -21,7 +21,7 @@ def collective_costs(found: pa.Table, links: DeviceLinks) -> dict[int, Cost]:
     costs: dict[int, Cost] = {}
     for row, cost in _each(found, links):
         costs[row] = _plus(costs[row], cost) if row in costs else cost
-    return costs
+    return {row: possible(cost) for row, cost in costs.items()}
 
 
 def _each(found: pa.Table, links: DeviceLinks) -> Iterator[tuple[int, Cost]]:

@@ -62,7 +62,7 @@ def comm_records(
         "group_name": pa.array([_label(a.group_name) for a in args], pa.string()),
         "group_desc": pa.array([_label(a.group_desc) for a in args], pa.string()),
         "group_ranks": pa.array(members, pa.list_(pa.int32())),
-        "group_size": unsigned([a.group_size for a in args], small),
+        "group_size": _group_sizes([a.group_size for a in args]),
         "communicator": pa.array([_communicator(a) for a in args], pa.string()),
         "seq": unsigned([a.seq for a in args]),
         "point_to_point": pa.array([kind in ("send", "recv", "send_recv") for kind in kinds]),
@@ -71,6 +71,12 @@ def comm_records(
         "elements_in": unsigned([s[1] if g is None else g for g, s in zip(given, shapes, strict=True)]),
         "elements_out": unsigned([a.elements_out for a in args]),
     }
+
+
+def _group_sizes(values: Sequence[Any]) -> pa.Array:
+    """A group has members: 0 is as unknown as a negative number."""
+    sizes = unsigned(values, small)
+    return pc.if_else(pc.equal(sizes, 0), pa.scalar(None, sizes.type), sizes)
 
 
 def _label(value: Any) -> str | None:

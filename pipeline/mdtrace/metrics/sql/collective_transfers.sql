@@ -80,7 +80,7 @@ SELECT
     time_basis,
     nullif(payload_bytes, 0) / time_ns AS algbw_gb_s,
     nullif(payload_bytes, 0) / time_ns * CASE
-        WHEN kind = 'all_reduce' THEN 2 * (n - 1) / n
+        WHEN kind = 'all_reduce' THEN 2.0 * (n - 1) / n
         WHEN kind IN ('all_gather', 'reduce_scatter', 'all_to_all', 'gather', 'scatter') THEN (n - 1) / n
         WHEN kind IN ('broadcast', 'reduce', 'send', 'recv', 'send_recv') THEN 1
     END AS busbw_gb_s

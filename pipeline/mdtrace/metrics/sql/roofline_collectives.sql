@@ -64,7 +64,7 @@ known AS (
         coalesce(device_ops.phase, host_ops.phase) AS phase,
         waits.wait_ns,
         CASE
-            WHEN transfers.kind = 'all_reduce' THEN 2 * (transfers.group_size - 1) / transfers.group_size
+            WHEN transfers.kind = 'all_reduce' THEN 2.0 * (transfers.group_size - 1) / transfers.group_size
             WHEN transfers.kind IN ('all_gather', 'reduce_scatter', 'all_to_all', 'gather', 'scatter')
                 THEN (transfers.group_size - 1) / transfers.group_size
             WHEN transfers.kind IN ('broadcast', 'reduce', 'send', 'recv', 'send_recv') THEN 1
