@@ -75,15 +75,16 @@ def test_fusion_table(job: Path) -> None:
     assert "For the best constant cap: bucket_cap_mb=1" in result.output
 
 
-def test_fusion_of_one_rank_says_first_that_waiting_may_be_in_it(job: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["scaling", "fusion"])
+def test_one_rank_alone_says_first_that_waiting_may_be_in_it(command: str, job: Path, tmp_path: Path) -> None:
     kineto = ROOT / "sample_traces" / "simulated_8rank" / "kineto"
     build(sorted(kineto.glob("*rank0*.gz")), tmp_path / "one.mdtrace")
-    output = _run("fusion", tmp_path / "one.mdtrace").output
-    assert output.startswith("Take the gains with care: the messages are not matched across all ranks")
-    told = _run("fusion", tmp_path / "one.mdtrace", "--latency", "12us", "--bandwidth", "40GB/s").output
+    output = _run(command, tmp_path / "one.mdtrace").output
+    assert output.startswith("Take these figures with care: the messages are not matched across all ranks")
+    assert output.count("with care") == 1
+    told = _run(command, tmp_path / "one.mdtrace", "--latency", "12us", "--bandwidth", "40GB/s").output
     assert "with care" not in told
-    assert "waiting" not in told
-    assert "with care" not in _run("fusion", job).output
+    assert "with care" not in _run(command, job).output
 
 
 def test_fusion_rows(job: Path) -> None:

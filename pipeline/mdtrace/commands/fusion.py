@@ -71,9 +71,10 @@ def _print(advice: "Advice", rows: list[dict[str, Any]]) -> None:
     from mdtrace.commands import output
     from mdtrace.commands.answer import unit
     from mdtrace.commands.output import Shown, count, duration, size
+    from mdtrace.models.scaling_model import CAUTION
 
-    if advice.caution:
-        output.line(advice.caution, "bold")
+    if CAUTION in advice.notes:
+        output.line(CAUTION, "bold")
     name, text = unit(rows, "step_ns")
     columns = {
         "plan": Shown("packed", right=False),
@@ -103,7 +104,8 @@ def _print(advice: "Advice", rows: list[dict[str, Any]]) -> None:
         if row.setting and row.gain >= WORTH:
             output.line(f"For the {row.name}: {row.setting}")
     for note in advice.notes:
-        output.line(note)
+        if note != CAUTION:
+            output.line(note)
 
 
 def _buckets(rows: list[dict[str, Any]]) -> None:

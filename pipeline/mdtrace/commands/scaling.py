@@ -156,7 +156,10 @@ def _print(found: "Study", rows: list[dict[str, Any]]) -> None:
     from mdtrace.commands import output
     from mdtrace.commands.answer import unit
     from mdtrace.commands.output import Shown, count
+    from mdtrace.models.scaling_model import CAUTION
 
+    if CAUTION in found.notes:
+        output.line(CAUTION, "bold")
     name, text = unit(rows, "step_ns")
     columns = {
         "gpus": Shown("GPUs", count),
@@ -180,7 +183,8 @@ def _print(found: "Study", rows: list[dict[str, Any]]) -> None:
         numbers_ = ", ".join(str(row["gpus"]) for row in rows if row["reason"] == reason)
         output.line(f"Not predicted for {numbers_} GPUs: {reason}.")
     for line in basis(found):
-        output.line(line)
+        if line != CAUTION:
+            output.line(line)
 
 
 def _costs(rows: list[dict[str, Any]], name: str, text: Any) -> None:

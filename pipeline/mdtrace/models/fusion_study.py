@@ -19,7 +19,7 @@ from mdtrace.models.fusion_recognise import (
 )
 from mdtrace.models.gradients import GradientTrace
 from mdtrace.models.scaling_links import cost
-from mdtrace.models.scaling_model import HINT, WAITING, Model, Options, notes, unknown
+from mdtrace.models.scaling_model import HINT, Model, Options, notes, unknown
 from mdtrace.models.scaling_study import Job, read
 from mdtrace.tables.dataset import Dataset
 
@@ -51,7 +51,7 @@ class Advice:
         gpus: number of GPUs it is for. today: the rule behind today's buckets; None where they vary by time.
         words: the same for people.
         rows: today's first. measured_ns: median step of the run; None at another number of GPUs.
-        notes: what to know about the figures. caution: what to know before them; None: nothing.
+        notes: what to know about the figures.
     """
 
     trace: GradientTrace
@@ -63,7 +63,6 @@ class Advice:
     rows: tuple[PlanRow, ...]
     measured_ns: float | None
     notes: tuple[str, ...]
-    caution: str | None = None
 
 
 def advise(datasets: Sequence[Dataset], options: Options = Options(), gpus: int | None = None) -> Advice:  # noqa: B008 - frozen
@@ -97,16 +96,7 @@ def compare(jobs: Sequence[Job], options: Options = Options(), gpus: int | None 
     rows = _rows(model, price, today)
     measured = float(np.median(base.period)) if wanted == base.world else None
     words = model.fusion if today is None else today.words
-    caution = _CAUTION if not (base.timeline or model.links[place].transfer) else None
-    said = tuple(note for note in notes(model) if base.timeline or note != WAITING)
-    return Advice(base, model.pace, price, wanted, today, words, rows, measured, said, caution)
-
-
-_CAUTION = (
-    "Take the gains with care: the messages are not matched across all ranks, so that waiting for late ranks"
-    " may be most of what a bucket is said to take. The traces of all ranks, or --latency and --bandwidth,"
-    " tell."
-)
+    return Advice(base, model.pace, price, wanted, today, words, rows, measured, tuple(notes(model)))
 
 
 def _rows(model: Model, price: Cost, today: Recognised | None) -> tuple[PlanRow, ...]:

@@ -146,7 +146,11 @@ HINT = (
 )
 
 
-WAITING = "Messages are timed by their own records, in which waiting for late ranks may be."
+CAUTION = (
+    "Take these figures with care: the messages are not matched across all ranks, so that waiting for late"
+    " ranks may be most of what a message is said to take. The traces of all ranks, or --latency and"
+    " --bandwidth, tell."
+)
 
 
 def unknown(found: dict[Place, LinkFit], place: Place, held_out: bool = False) -> str:
@@ -242,8 +246,10 @@ def notes(model: Model) -> list[str]:
         )
     if base.origin == "buckets":
         found.append("Buckets are known, not the gradients in them: smaller ones cannot be judged.")
-    if not base.messages.transfer:
-        found.append(WAITING)
+    if not base.timeline and any(not link.transfer for link in model.links.values()):
+        found.append(CAUTION)
+    elif base.timeline and not base.messages.transfer:
+        found.append("Messages are timed by their own records, in which waiting for late ranks may be.")
     if model.per_host is None:
         found.append(
             "Further GPUs are taken to be reached over links like those measured; --per-node says where a"
