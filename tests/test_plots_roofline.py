@@ -5,8 +5,8 @@ import pytest
 
 from mdtrace.plots import save
 from mdtrace.plots.bounds import borders, three_bounds
-from mdtrace.plots.points import shown, summed
-from mdtrace.plots.roofline import roofline
+from mdtrace.plots.points import shown, summed, why_none
+from mdtrace.plots.roofline import roofline, time_size
 from mdtrace.plots.roofs import roofs as merged
 from mdtrace.plots.trajectory import trajectory
 from plot_rows import drawn, layers_of, names, points, roofs
@@ -143,3 +143,16 @@ def test_trajectory_joins_points_in_order_with_arrows() -> None:
     assert [round(head["angle"]) for head in heads] == [0, 90]
     assert [dot["label"] for dot in dots] == ["gpus 8", "gpus 16", "gpus 32"]
     assert heads[0]["y"] == pytest.approx(10**12.5, rel=1e-5)  # in the middle of the arrow
+
+
+def test_why_a_plane_has_no_points() -> None:
+    flops, wire = {"name": "a"}, {"name": "b", "flops": None, "bytes": None, "wire_bytes": 10}
+    assert why_none(points(flops), "communication") == "no bytes on the wire are known"
+    assert why_none(points(flops, wire), "communication") == "none has FLOP and bytes on the wire at once"
+    assert why_none(points(wire), "memory") == "no FLOP and no bytes of memory are known"
+    assert why_none(points(flops).slice(0, 0), "memory") == "nothing was accounted"
+
+
+@pytest.mark.parametrize(("most", "told"), [(27.0, [2.0, 10.0, 20.0]), (0.7, [0.05, 0.25, 0.5]), (0.0, [])])
+def test_the_legend_of_times_has_round_times_and_no_zero(most: float, told: list[float]) -> None:
+    assert time_size([{"ms": most}]).to_dict()["legend"]["values"] == told

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from typer.testing import CliRunner
 from matched_rows import matched
 from mdtrace.build.job import build
 from mdtrace.commands import app
+from mdtrace.errors import UsageError
 from mdtrace.metrics.stragglers import Verdict
 from mdtrace.plots import save
 from mdtrace.report import advice
 from mdtrace.report.facts import _METRICS, Facts, _empty, read
 from mdtrace.report.findings import findings
 from mdtrace.report.page import page
+from mdtrace.report.summary import cards
 from mdtrace.tables.dataset import Dataset, open_dataset
 from rows import dataset
 
@@ -118,7 +121,29 @@ def test_roofline_prints_a_table_that_fits(simulated: Dataset) -> None:
     lines = result.output.splitlines()
     assert max(map(len, lines)) <= 100
     assert any("Net_0/Linear_1" in line for line in lines)
+    assert any("times are sums over ranks and steps" in line for line in lines)
     assert any("memory: 3.35 TB/s (hardware table" in line for line in lines)
+
+
+def test_a_plane_without_points_is_left_out_and_it_is_said(simulated: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    asked = ["roofline", str(simulated.path), "--by", "operator", "-o", str(out), "--x"]
+    result = CliRunner().invoke(app, [*asked, "both"], catch_exceptions=False)
+    said = " ".join(result.output.split())
+    assert "memory: 8 points" in said
+    assert "communication left out: no bytes on the wire are known" in said
+    assert "vconcat" not in json.loads(out.read_text())
+    out.unlink()
+    with pytest.raises(UsageError, match="nothing to draw: communication left out"):
+        CliRunner().invoke(app, [*asked, "communication"], catch_exceptions=False)
+    assert not out.exists()
+
+
+def test_a_wrong_ending_is_told_the_right_ones(simulated: Dataset, tmp_path: Path) -> None:
+    asked = ["roofline", str(simulated.path), "-o", str(tmp_path / "r.pdf")]
+    with pytest.raises(UsageError) as raised:
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert all(ending in str(raised.value.hint) for ending in (".html", ".svg", ".png", ".csv"))
 
 
 def test_names_from_traces_are_text_everywhere(tmp_path: Path) -> None:
@@ -236,9 +261,66 @@ def test_slow_steps_are_found() -> None:
 
 
 def test_a_straggler_without_a_known_cause_gets_advice() -> None:
-    assert "straggler_causes" in advice.straggler(None)
+    assert "does not tell why" in advice.straggler(None)
     assert "loader" in advice.straggler("data loading before forward")
     assert "in place" in advice.copies("Memcpy DtoD (Device -> Device)")
+
+
+def test_copies_from_pinned_memory_are_not_told_to_pin_it() -> None:
+    assert "overlap them with compute" in advice.copies("Memcpy HtoD (Pinned -> Device)")
+    assert "Copy from pinned memory" in advice.copies("Memcpy HtoD (Pageable -> Device)")
+
+
+def test_a_job_on_cpus_is_told_about_cpus() -> None:
+    account = {"rank": 0, "steps": 1, "span_ns": 100, "idle_ns": 20, "basis": "host records"}
+    cause = {"idle_ns": 20, "unknown_ns": 20, "steady": True}
+    layer = {"process_id": 0, "layer": "a", "compute_ns": 50, "t_compute_s": 1e-8, "device_ns": 50,
+             "bound": "latency", "flops": 10, "bytes": 10, "coverage": 1.0}  # fmt: skip
+    found = findings(by_hand(steady_breakdown=[account], step_idle_breakdown=[cause], layer_roofline=[layer]))
+    assert {f.title for f in found} == {
+        "No operator runs in part of the time",
+        "Operators run far under the roofs",
+    }
+    for finding in found:
+        assert not re.search("device|[Kk]ernel|graphs", finding.next_step)
+
+
+@pytest.mark.parametrize(
+    ("blame", "persistent", "title", "why"),
+    [
+        (0.76, None, "Most waiting is for rank 7", "1 step compared: whether it recurs cannot be said"),
+        (0.3, False, "Ranks wait for each other, in turn", "no rank is late step after step"),
+    ],
+)
+def test_waiting_for_one_rank_is_not_called_in_turn(
+    blame: float, persistent: bool | None, title: str, why: str
+) -> None:
+    rank = {"rank": 7, "blame": blame, "persistent": persistent, "steps": 1, "cause": None}
+    facts = by_hand(job_roofline=[{"straggler_share": 0.2}])
+    (found,) = findings(replace(facts, stragglers=Verdict("late", None, (rank,), None)))
+    assert (found.title, found.why) == (title, why)
+
+
+def test_a_timeline_has_communication_that_nothing_is_known_to_hide() -> None:
+    collectives = [{"kind": "all_reduce", "count": 178}]
+    for basis, bandwidth, note in (
+        ("timeline", collectives, "a timeline tells no compute"),
+        ("device activity", [], "no communication"),
+    ):
+        account = {"rank": 0, "steps": 1, "span_ns": 100, "basis": basis}
+        facts = by_hand(
+            steady_breakdown=[account], job_roofline=[{"phi": None}], collective_bandwidth=bandwidth
+        )
+        assert note in [card.note for card in cards(facts)]
+
+
+def test_the_report_stands_beside_the_dataset_and_replaces_no_other_page(tmp_path: Path) -> None:
+    dataset(tmp_path / "x.mdtrace")
+    other = tmp_path / "x.html"
+    other.write_text("mine")
+    CliRunner().invoke(app, ["report", str(tmp_path / "x.mdtrace")], catch_exceptions=False)
+    assert other.read_text() == "mine"
+    assert (tmp_path / "x.report.html").is_file()
 
 
 def test_two_ranks_by_hand_name_the_late_one(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PICTURES = (".html", ".svg", ".png", ".json")
+ROWS = (".csv", ".parquet", ".ndjson", ".jsonl")
 
 PictureOption = Annotated[
     Path | None,
@@ -30,8 +31,20 @@ DarkOption = Annotated[
 
 
 def is_picture(out: Path | None, format: object) -> bool:  # noqa: A002 - the option's name
-    """Whether a chart is asked for: by the file's ending, unless --format says otherwise."""
-    return out is not None and format is None and out.suffix.lower() in PICTURES
+    """Whether a chart is asked for: by the file's ending, unless --format says otherwise.
+
+    Raises:
+        UsageError: the ending names neither a chart nor rows.
+    """
+    if out is None or format is not None:
+        return False
+    ending = out.suffix.lower()
+    if ending not in (*PICTURES, *ROWS):
+        raise UsageError(
+            f"{out}: its ending names no format",
+            f"for a chart end it in {', '.join(PICTURES)}; for rows in {', '.join(ROWS)}, or add --format",
+        )
+    return ending in PICTURES
 
 
 def write(charts: "Sequence[Any]", out: Path, title: str, *, dark: bool = False) -> None:

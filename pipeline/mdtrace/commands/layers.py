@@ -69,7 +69,7 @@ def run(
 
     chosen = output.chosen(format, out)
     opened = open_dataset(dataset)
-    wanted = filters(rank, step, None, layer)
+    wanted = filters(opened, rank=rank, step=step, layer=layer)
     table = run_metric(opened, "layer_roofline", wanted, layer_depth=depth, hardware=hardware).table
     if phase is not None:
         import pyarrow.compute as pc
@@ -93,7 +93,7 @@ def _print(
     layers = _over_ranks(rows, ranks)
     columns = _columns(layers[:top])
     title = "Layers" if ranks == 1 else f"Layers: mean of {ranks} ranks"
-    output.print_table(_named(layers[:top], _room(layers[:top], columns)), columns, title=title)
+    output.print_table(_named(layers[:top], room(layers[:top], columns)), columns, title=title)
     if len(layers) > top:
         output.note(f"{len(layers) - top} more rows: --top {len(layers)}")
     for text in _notes(rows, dataset, wanted, hardware):
@@ -136,7 +136,7 @@ def _sum(rows: Sequence[dict[str, Any]], key: str) -> float | None:
     return sum(known) if known else None
 
 
-def _room(rows: Sequence[dict[str, Any]], columns: Mapping[str, Any]) -> int:
+def room(rows: Sequence[dict[str, Any]], columns: Mapping[str, Any]) -> int:
     """Characters that the other columns leave for paths."""
     from mdtrace.commands.output import width
 
@@ -150,10 +150,10 @@ def _room(rows: Sequence[dict[str, Any]], columns: Mapping[str, Any]) -> int:
 
 def _named(rows: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     """Rows with the end of each path: what tells layers apart stands there."""
-    return [{**r, "name": _end(r["layer"], room) if r["layer"] else "(no layer)"} for r in rows]
+    return [{**r, "name": path_end(r["layer"], room) if r["layer"] else "(no layer)"} for r in rows]
 
 
-def _end(path: str, room: int) -> str:
+def path_end(path: str, room: int) -> str:
     """As many of a path's last parts as fit."""
     if len(path) <= room:
         return path
@@ -171,7 +171,7 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Mapping[str, Any]:
     rate, scale = ("TFLOP/s", 1e12) if fast else ("GFLOP/s", 1e9)
     return {
         "name": Shown("layer", right=False, wide=True),
-        "phase": Shown("phase", lambda p: _PHASES[p], right=False),
+        "phase": Shown("phase", lambda p: PHASES[p], right=False),
         "device_ns": Shown(name, text),
         "share": Shown("share", percent),
         "flops_per_s": Shown(rate, lambda v: _digits(v / scale)),
@@ -182,7 +182,7 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Mapping[str, Any]:
     }
 
 
-_PHASES = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
+PHASES = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
 
 
 def _digits(value: float) -> str:

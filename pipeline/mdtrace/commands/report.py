@@ -17,7 +17,7 @@ def run(
         typer.Option(
             "--output",
             "-o",
-            help="HTML file; by default beside the dataset, with its name.",
+            help="HTML file; by default beside the dataset: job.report.html for job.mdtrace.",
             show_default=False,
         ),
     ] = None,
@@ -40,7 +40,7 @@ def run(
     from mdtrace.tables.dataset import open_dataset
 
     opened = open_dataset(dataset)
-    target = out or dataset.resolve().with_suffix(".html")
+    target = out or dataset.resolve().with_suffix(".report.html")
     facts = read(opened, hardware)
     found = findings(facts)
     content = page(facts, found).encode()

@@ -16,6 +16,7 @@ from mdtrace.commands.options import (
     StepOption,
     filters,
 )
+from mdtrace.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,15 +69,16 @@ def run(
     picture = charts.is_picture(out, format)
     chosen = Format.TABLE if picture else output.chosen(format, out)
     opened = open_dataset(dataset)
-    wanted = filters(rank, step, None, layer)
+    wanted = filters(opened, rank=rank, step=step, layer=layer)
     points = _points(opened, by, wanted, hardware)
     if not picture and (chosen is not Format.TABLE or out is not None):
         output.write_rows(points, chosen, out)
         return
     roofs = run_metric(opened, "hardware_roofs", _of_ranks(wanted), hardware=hardware).table
     if picture and out is not None:
-        charts.write(_charts(points, roofs, x), out, f"Roofline of {dataset.name}", dark=dark)
-        output.note(f"{out}: {points.num_rows} rows drawn")
+        planes, said = _drawn(points, x)
+        charts.write([_chart(points, roofs, planes)], out, f"Roofline of {dataset.name}", dark=dark)
+        output.note(f"{out}: {said}")
         return
     _print(points, roofs, by, top)
 
@@ -97,26 +99,56 @@ def _of_ranks(wanted: "Filters") -> "Filters":
     return Filters(ranks=wanted.ranks)
 
 
-def _charts(points: "pa.Table", roofs: "pa.Table", x: Axis) -> Sequence[Any]:
+def _drawn(points: "pa.Table", x: Axis) -> tuple[list[Any], str]:
+    """The planes that have points, and in words what each shows or why it is left out.
+
+    Raises:
+        UsageError: none has.
+    """
+    from mdtrace.plots.bounds import within_bounds
+    from mdtrace.plots.points import why_none
+    from mdtrace.plots.roofline import on_plane
+
+    drawn, said = [], []
+    planes: Any = ("memory", "communication") if x == "both" else (x,)
+    for plane in planes:
+        found = within_bounds(points) if plane == "bounds" else on_plane(points, plane)
+        if found.rows:
+            drawn.append(plane)
+            said.append(f"{plane}: {found.note}")
+        else:
+            said.append(f"{plane} left out: {why_none(points, plane)}")
+    if not drawn:
+        raise UsageError(
+            f"nothing to draw: {'; '.join(said)}",
+            "FLOP and bytes need operators with shapes (record_shapes=True); --by layer adds up those of a "
+            "layer's computation and communication",
+        )
+    return drawn, "; ".join(said)
+
+
+def _chart(points: "pa.Table", roofs: "pa.Table", planes: Sequence[Any]) -> Any:
     from mdtrace.plots.bounds import three_bounds
     from mdtrace.plots.roofline import roofline
 
-    if x == "bounds":
-        return [three_bounds(points, roofs)]
-    planes: Any = ("memory", "communication") if x == "both" else (x,)
-    return [roofline(points, roofs, planes)]
+    return three_bounds(points, roofs) if planes == ["bounds"] else roofline(points, roofs, planes)
 
 
 def _print(points: "pa.Table", roofs: "pa.Table", by: By, top: int) -> None:
     from mdtrace.commands import output
+    from mdtrace.commands.layers import room
     from mdtrace.plots.points import summed
 
     rows = summed(points)
     if not rows:
         output.note("nothing was accounted in the steps asked for")
         return
+    shown, columns = rows[:top], _columns(by)
+    free = room(shown, columns)
     output.print_table(
-        rows[:top], _columns(by), title=f"The {min(top, len(rows))} of most time, of {len(rows)}"
+        [{**row, "name": _end(row["name"], free)} for row in shown],
+        columns,
+        title=f"The {len(shown)} of most time, of {len(rows)}; times are sums over ranks and steps",
     )
     used = {row["dtype"] for row in rows}
     drawn = [r for r in roofs.to_pylist() if r["roof"] in ("memory", "bus") or r["dtype"] in used]
@@ -124,15 +156,24 @@ def _print(points: "pa.Table", roofs: "pa.Table", by: By, top: int) -> None:
         output.line(text)
 
 
+def _end(name: str, room: int) -> str:
+    """Of a path its last parts, which tell layers apart; of a signature the function's own name."""
+    from mdtrace.commands.layers import path_end
+    from mdtrace.plots.names import short
+
+    return path_end(name, room) if "/" in name else short(name, room)
+
+
 def _columns(by: By) -> Mapping[str, Any]:
+    from mdtrace.commands.layers import PHASES
     from mdtrace.commands.output import Shown, duration, percent
 
     def digits(value: float) -> str:
         return f"{value:.3g}"
 
     return {
-        "label": Shown(by, right=False, wide=True),
-        "phase": Shown("phase", right=False),
+        "name": Shown(by, right=False, wide=True),
+        "phase": Shown("phase", lambda p: PHASES.get(p, p), right=False),
         "ms": Shown("time", lambda ms: duration(round(ms * 1e6))),
         "intensity_memory": Shown("FLOP/B", digits),
         "intensity_communication": Shown("FLOP/wire B", digits),

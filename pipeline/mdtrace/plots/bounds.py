@@ -11,7 +11,7 @@ import altair as alt
 import pyarrow as pa
 
 from mdtrace.plots import labels
-from mdtrace.plots.points import shown
+from mdtrace.plots.points import Shown, shown
 from mdtrace.plots.roofline import Pick, bound_colour, name_layers, radius, time_size, tooltip
 from mdtrace.plots.roofs import roofs
 from mdtrace.plots.theme import BLUE, GREEN, ORANGE
@@ -25,6 +25,11 @@ def borders(peak: float, memory: float, bus: float) -> tuple[float, float]:
     return peak / memory, memory / bus
 
 
+def within_bounds(points: pa.Table) -> Shown:
+    """The points that the plane of three bounds has a place for."""
+    return shown(points, ("intensity_memory", "bytes_per_wire_byte"), phases=False)
+
+
 def three_bounds(points: pa.Table, hardware: pa.Table, size: Size = Size()) -> alt.LayerChart:  # noqa: B008
     """Points on the plane of F/B and B/C, forward and backward of a layer summed, over the three regions.
 
@@ -33,7 +38,7 @@ def three_bounds(points: pa.Table, hardware: pa.Table, size: Size = Size()) -> a
             has no place and is counted.
         hardware: rows of `hardware_roofs`.
     """
-    found = shown(points, ("intensity_memory", "bytes_per_wire_byte"), phases=False)
+    found = within_bounds(points)
     rows = [{**row, "x": row["intensity_memory"], "y": row["bytes_per_wire_byte"]} for row in found.rows]
     dtypes = _main_dtype(rows)
     compute, memory = roofs(hardware, "memory", dtypes).compute, roofs(hardware, "memory").slopes
@@ -99,7 +104,7 @@ def _marks(
     pick = Pick.new(rows)
     marks = alt.Chart(data(rows)).mark_point(style="mark", filled=True, strokeWidth=0.5)
     drawn = marks.encode(
-        x=x, y=y, color=bound_colour(rows), size=time_size(), opacity=pick.opacity(), tooltip=tooltip()
+        x=x, y=y, color=bound_colour(rows), size=time_size(rows), opacity=pick.opacity(), tooltip=tooltip()
     ).add_params(*pick.all(), alt.selection_interval(name="zoom", bind="scales"))
     room = labels.Room(size.pixels, size.height)
     spots = [

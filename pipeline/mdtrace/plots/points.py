@@ -54,6 +54,25 @@ def shown(points: pa.Table, keys: Sequence[str], *, phases: bool = True) -> Show
     return Shown(fit, len(every) - len(fit), lost / whole if whole else 0.0, ranks)
 
 
+_NEEDED: dict[str, str] = {"flops": "FLOP", "bytes": "bytes of memory", "wire_bytes": "bytes on the wire"}
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "memory": ("flops", "bytes"),
+    "communication": ("flops", "wire_bytes"),
+    "bounds": ("flops", "bytes", "wire_bytes"),
+}
+
+
+def why_none(points: pa.Table, chart: Plane | Literal["bounds"]) -> str:
+    """Why a chart has no point, in words: what no row has, or no row has at once."""
+    if not points.num_rows:
+        return "nothing was accounted"
+    rows, needs = points.to_pylist(), _NEEDS[chart]
+    lacking = [_NEEDED[key] for key in needs if not any(row[key] for row in rows)]
+    if lacking:
+        return f"no {' and no '.join(lacking)} are known"
+    return f"none has {' and '.join(_NEEDED[key] for key in needs)} at once"
+
+
 def summed(points: pa.Table, *, phases: bool = True) -> list[dict[str, Any]]:
     """Points with ranks (and, if not `phases`, phases) summed, the most time first; times in ms."""
     return sorted(_summed(points.to_pylist(), phases), key=lambda row: -row["ms"])

@@ -14,7 +14,7 @@ import altair as alt
 import pyarrow as pa
 
 from mdtrace.plots import labels
-from mdtrace.plots.points import Plane, shown, summed
+from mdtrace.plots.points import Plane, Shown, shown, summed
 from mdtrace.plots.roofs import Roofs, lines, roofs
 from mdtrace.plots.theme import BOUND_COLOURS
 from mdtrace.plots.values import Row, Size, data, log_axis, log_scale, place
@@ -55,6 +55,11 @@ def roofline(
         # One selection in several planes is what is wanted.
         warnings.filterwarnings("ignore", "Automatically deduplicated selection")
         return alt.vconcat(*charts, spacing=36)
+
+
+def on_plane(points: pa.Table, plane: Plane) -> Shown:
+    """The points that a plane has a place for."""
+    return shown(points, (_AXES[plane][0], "achieved_flops_per_s"))
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class _Frame:
 
 def _plane(points: pa.Table, hardware: pa.Table, plane: Plane, size: Size, pick: Pick) -> alt.LayerChart:
     key, title = _AXES[plane]
-    found = shown(points, (key, "achieved_flops_per_s"))
+    found = on_plane(points, plane)
     above = roofs(hardware, plane, sorted({row["dtype"] for row in pick.rows if row["dtype"]}))
     rows = [{**row, "x": row[key], "y": row["achieved_flops_per_s"]} for row in found.rows]
     frame = _frame(rows, above, size)
@@ -141,7 +146,10 @@ def _roof_layers(above: Roofs, frame: _Frame, room: labels.Room, x: alt.X, y: al
         for ridge, roof in zip(above.ridges, above.compute, strict=False)
     ]
     corner = alt.Chart(data(ridges)).mark_point(style="ridge", shape="diamond", size=60, opacity=1)
-    ridge_tip = [alt.Tooltip("roof:N", title="ridge of"), alt.Tooltip("x:Q", title="FLOP/byte", format=".4s")]
+    ridge_tip = [
+        alt.Tooltip("roof:N", title="ridge of"),
+        alt.Tooltip("x:Q", title="FLOP/byte", format=",.4~r"),
+    ]
     return [
         drawn,
         corner.encode(x=x, y=y, tooltip=ridge_tip),
@@ -155,10 +163,16 @@ def _roof_names(above: Roofs, frame: _Frame, room: labels.Room, x: alt.X, y: alt
     for roof in above.compute:
         ridge = min(max(roof.per_s / above.slopes[0].per_s, low), high) if above.slopes else low
         right, left = frame.pixels(high, roof.per_s), frame.pixels(ridge, roof.per_s)
-        if room.take(right[0] - 4, right[1] + 9, roof.name, right=True):
-            ends.setdefault(("right", -4, -9), []).append({"x": high, "y": roof.per_s, "text": roof.name})
-        elif room.take(left[0] + 12, left[1] + 9, roof.name):
-            ends.setdefault(("left", 12, -9), []).append({"x": ridge, "y": roof.per_s, "text": roof.name})
+        for align, (px, py), dx, dy in (
+            ("right", right, -4, 9),
+            ("left", left, 24, 9),
+            ("right", right, -4, -9),
+            ("left", left, 24, -9),
+        ):
+            if room.take(px + dx, py + dy, roof.name, right=align == "right"):
+                at = high if align == "right" else ridge
+                ends.setdefault((align, dx, -dy), []).append({"x": at, "y": roof.per_s, "text": roof.name})
+                break
     for slope in above.slopes:
         start = max(low, frame.y.domain[0] / slope.per_s) * 1.5
         px, py = frame.pixels(start, start * slope.per_s)
@@ -181,7 +195,7 @@ def _marks(rows: Sequence[Row], x: alt.X, y: alt.Y, pick: Pick, plane: Plane) ->
         y=y,
         color=bound_colour(pick.rows),
         shape=_phase_shape(pick.rows),
-        size=time_size(),
+        size=time_size(rows),
         opacity=pick.opacity(),
         tooltip=tooltip(),
     ).add_params(*pick.all(), alt.selection_interval(name=f"zoom_{plane}", bind="scales"))
@@ -200,11 +214,20 @@ def _phase_shape(rows: Sequence[Row]) -> alt.Shape:
     return alt.Shape("phase:N", scale=scale, title="phase")
 
 
-def time_size() -> alt.Size:
-    """Area by time."""
-    return alt.Size(
-        "ms:Q", title="time, ms", scale=alt.Scale(range=[20, BIGGEST]), legend=alt.Legend(tickCount=3)
-    )
+def time_size(rows: Sequence[Row]) -> alt.Size:
+    """Area by time; `rows` has the most time first."""
+    scale = alt.Scale(range=[20, BIGGEST])
+    legend = alt.Legend(values=_round_times(rows[0]["ms"] if rows else 0.0), format=",.4~r")
+    return alt.Size("ms:Q", title="time, ms", scale=scale, legend=legend)
+
+
+def _round_times(most: float) -> list[float]:
+    """The greatest 1, 2 or 5 of a power of ten up to the most time, a half and a tenth of it."""
+    if most <= 0:
+        return []
+    power = 10.0 ** math.floor(math.log10(most))
+    top = max((s * power for s in (1, 2, 5) if s * power <= most), default=power)
+    return [float(f"{top * part:.3g}") for part in (0.1, 0.5, 1)]
 
 
 def _told(rows: Sequence[Row]) -> list[dict[str, Any]]:

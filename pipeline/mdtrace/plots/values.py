@@ -62,7 +62,11 @@ def log_axis(scale: alt.Scale) -> alt.Axis:
     steps = (1,) if decades(scale) > 3 else (1, 3) if decades(scale) > 1.5 else (1, 2, 5)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     values = [s * 10.0**p for p in powers for s in steps if low <= s * 10.0**p <= high]
-    return alt.Axis(format="~s", values=values[:: 1 + len(values) // 16])
+    return alt.Axis(labelExpr=_TICK, values=values[:: 1 + len(values) // 16])
+
+
+# Decimal prefixes above one; below, decimals or powers: 100m is easily read as a hundred million.
+_TICK = "format(datum.value, datum.value >= 1 ? '~s' : datum.value > 9e-5 ? '~r' : '~e')"
 
 
 def decades(scale: alt.Scale) -> float:

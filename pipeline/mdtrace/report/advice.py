@@ -19,7 +19,10 @@ def straggler(cause: str | None) -> str:
     for name, text in _STRAGGLER:
         if cause and cause.startswith(name):
             return text
-    return "Compare that rank with another in the time before the collectives: view straggler_causes."
+    return (
+        "The capture does not tell why: record that rank's host and device (PyTorch profiler or Nsight "
+        "Systems) and another's, and compare what runs before the collectives."
+    )
 
 
 def network(phi: float | None, of_limit: float | None, *, matched: bool) -> str:
@@ -60,9 +63,19 @@ _IDLE = {
 }  # fmt: skip
 
 
-def idle(cause: str) -> str:
-    """About idle devices, by the column of `idle_breakdown` that holds most."""
-    return _IDLE[cause]
+_IDLE_HOST = (
+    "The job computes on the CPU: see what runs outside operators in the step (data loading, Python, waits "
+    "for peers) with the profiler's stacks (with_stack=True)."
+)
+
+
+def idle(cause: str, *, on_host: bool = False) -> str:
+    """About idle devices, by the column of `idle_breakdown` that holds most.
+
+    Args:
+        on_host: the account is of a job that computes on the CPU.
+    """
+    return _IDLE_HOST if on_host else _IDLE[cause]
 
 
 _KERNELS = {
@@ -74,8 +87,22 @@ _KERNELS = {
 }
 
 
-def kernels(bound: str | None) -> str:
-    """About compute under its roofs, by what binds most of it."""
+_KERNELS_HOST = {
+    **_KERNELS,
+    "latency": "Operators are far from what the cores could do: check the threads of a rank "
+    "(torch.set_num_threads, binding to cores), larger batches, fused operators (torch.compile).",
+    "memory": "Fuse what moves data (torch.compile), and bind each rank to the memory of its socket.",
+}
+
+
+def kernels(bound: str | None, *, on_host: bool = False) -> str:
+    """About compute under its roofs, by what binds most of it.
+
+    Args:
+        on_host: it is of operators on the CPU.
+    """
+    if on_host and bound in _KERNELS_HOST:
+        return _KERNELS_HOST[bound]
     return _KERNELS.get(
         bound or "", "See the layers' points under the roofs: mdtrace roofline DATASET -o r.html"
     )
@@ -91,4 +118,9 @@ def copies(name: str | None) -> str:
         )
     if "dtoh" in kind:
         return "Copies to the host: no .item(), .cpu() or prints of tensors in the step; copy asynchronously."
+    if "pinned" in kind:
+        return (
+            "They come from pinned memory already: overlap them with compute (non_blocking=True on a stream "
+            "of their own, one batch ahead)."
+        )
     return "Copy from pinned memory with non_blocking=True, on a stream of its own, one batch ahead."

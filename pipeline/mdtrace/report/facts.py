@@ -68,6 +68,18 @@ class Facts:
         return "time_breakdown", []
 
     @property
+    def on_host(self) -> bool:
+        """Whether compute is that of operators on CPUs: no device activity was captured."""
+        bases = {row["basis"] for row in self.totals[1]}
+        return bases == {"host records"}
+
+    @property
+    def timeline(self) -> bool:
+        """Whether communication alone is known: all files are timelines."""
+        bases = {row["basis"] for row in self.totals[1]}
+        return bases == {"timeline"}
+
+    @property
     def step_ns(self) -> float | None:
         """Mean length of a device's step; None: there are no steps."""
         rows = [row for row in self.rows("steady_breakdown") if row["span_ns"] and row["steps"]]

@@ -42,8 +42,9 @@ def _imbalance(facts: Facts) -> Finding | None:
     if job is None or not job["straggler_share"] or any(r["persistent"] for r in facts.stragglers.ranks):
         return None
     gain = job["straggler_share"]
+    title, why, next_step = _waits(facts)
     return Finding(
-        title="Ranks wait for each other, in turn",
+        title=title,
         gain=gain,
         gain_ns=gain * span_ns(facts),
         evidence=(
@@ -51,11 +52,25 @@ def _imbalance(facts: Facts) -> Finding | None:
             sentence(facts.stragglers.text),
         ),
         confidence="medium",
-        why="no rank is late step after step",
-        next_step="Look at who is late when (mdtrace stragglers, view straggler_steps): uneven batches, data "
-        "loading, or garbage collection in turn.",
+        why=why,
+        next_step=next_step,
         sql="FROM straggler_steps ORDER BY step_lost_ns DESC",
     )
+
+
+def _waits(facts: Facts) -> tuple[str, str, str]:
+    """Title, why and what next of waiting that no persistent straggler causes: for one rank, or in turn."""
+    most = max(facts.stragglers.ranks, key=lambda row: row["blame"] or 0, default=None)
+    if most is None or (most["blame"] or 0) < 0.5:
+        return (
+            "Ranks wait for each other, in turn",
+            "no rank is late step after step",
+            "Look at who is late when (mdtrace stragglers, view straggler_steps): uneven batches, data "
+            "loading, or garbage collection in turn.",
+        )
+    recurs = "whether it recurs cannot be said" if most["persistent"] is None else "it does not recur"
+    steps = f"{most['steps']} {'step' if most['steps'] == 1 else 'steps'} compared"
+    return f"Most waiting is for rank {most['rank']}", f"{steps}: {recurs}", advice.straggler(most["cause"])
 
 
 def _network(facts: Facts) -> Finding | None:
@@ -136,14 +151,15 @@ def _idle(facts: Facts) -> Finding | None:
     known = main != "unknown_ns"
     late = [row["rank"] for row in facts.stragglers.ranks if row["persistent"]]
     first = f"Much of it is rank {late[0]}'s: begin there. " if late and late[0] == worst["rank"] else ""
+    title = "Devices are idle" if known else "Nothing is recorded for part of the time"
     return Finding(
-        title="Devices are idle" if known else "Nothing is recorded for part of the time",
+        title="No operator runs in part of the time" if facts.on_host else title,
         gain=gain,
         gain_ns=gain * span_ns(facts),
         evidence=tuple(evidence),
         confidence="high" if known else "low",
         why="from launch records" if known else "the capture does not tell what was waited for",
-        next_step=first + advice.idle(main),
+        next_step=first + advice.idle(main, on_host=facts.on_host),
         sql=f"SELECT rank, idle_ns, span_ns FROM {view} ORDER BY idle_ns DESC",
     )
 

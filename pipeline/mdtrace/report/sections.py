@@ -3,11 +3,11 @@
 from typing import Any
 
 from mdtrace.plots.bandwidth import bus_bandwidth
-from mdtrace.plots.bounds import three_bounds
+from mdtrace.plots.bounds import three_bounds, within_bounds
 from mdtrace.plots.heat import straggler_heat
 from mdtrace.plots.names import short
-from mdtrace.plots.points import summed
-from mdtrace.plots.roofline import roofline
+from mdtrace.plots.points import summed, why_none
+from mdtrace.plots.roofline import on_plane, roofline
 from mdtrace.plots.timeline import overlap_timeline, time_bars
 from mdtrace.plots.values import Size, si
 from mdtrace.report.blocks import Block, Column, Missing, Section, Text, figure, rows
@@ -95,10 +95,14 @@ def _layers(facts: Facts) -> list[Block]:
         blocks.append(Missing(known, "record shapes (record_shapes=True); the reasons stand below"))
     roofs, coverage = facts.tables["hardware_roofs"], costs_covered(facts)
     sql = "FROM layer_roofline"
-    blocks.append(figure("roofline-memory", roofline(points, roofs, ("memory",), _WIDE), sql, coverage))
-    if any(row["wire_bytes"] for row in found):
+    if on_plane(points, "memory").rows:
+        blocks.append(figure("roofline-memory", roofline(points, roofs, ("memory",), _WIDE), sql, coverage))
+    else:
+        blocks.append(Missing(f"no points under the roofs: {why_none(points, 'memory')}"))
+    if on_plane(points, "communication").rows:
         chart = roofline(points, roofs, ("communication",), _WIDE)
         blocks.append(figure("roofline-communication", chart, sql, coverage))
+    if within_bounds(points).rows:
         blocks.append(figure("three-bounds", three_bounds(points, roofs, _WIDE), sql, coverage))
     whole = sum(row["ms"] for row in found) or 1
     top = [{**row, "share": row["ms"] / whole} for row in found[:_TOP]]

@@ -46,9 +46,9 @@ def cards(facts: Facts) -> list[Card]:
         Card(
             "Exposed communication" if job["straggler_share"] is None else "Exposed transfer",
             _share(job["network_share"]),
-            _hidden(job),
+            _hidden(facts, job),
         ),
-        Card("Waiting for ranks", _share(job["straggler_share"]), _matched(job)),
+        Card("Waiting for ranks", _share(job["straggler_share"]), _matched(facts, job)),
         Card("Coverage", _share(job["coverage"]), "of compute time has FLOP and bytes"),
     ]
     return found
@@ -68,14 +68,18 @@ def _share(value: float | None) -> str:
     return "not known" if value is None else percent(value)
 
 
-def _hidden(job: Row) -> str:
-    return (
-        "no communication" if job["phi"] is None else f"compute hides {percent(job['phi'])} of communication"
-    )
+def _hidden(facts: Facts, job: Row) -> str:
+    if job["phi"] is not None:
+        return f"compute hides {percent(job['phi'])} of communication"
+    if not facts.rows("collective_bandwidth"):
+        return "no communication"
+    return "a timeline tells no compute" if facts.timeline else "what compute hides is not known"
 
 
-def _matched(job: Row) -> str:
-    return "ranks are not matched" if job["straggler_share"] is None else "exposed, of the ranks' time"
+def _matched(facts: Facts, job: Row) -> str:
+    if job["straggler_share"] is not None:
+        return "exposed, of the ranks' time"
+    return "a timeline tells no compute" if facts.timeline else "ranks are not matched"
 
 
 _MEANINGS = {

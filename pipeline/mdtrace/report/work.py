@@ -32,13 +32,13 @@ def _kernels(facts: Facts) -> Finding | None:
         f"Most in {listed([f'{short(n)} ({percent(gaps[n] / whole)} of the time)' for n in names])}.",
     ]
     return Finding(
-        title="Kernels run far under the roofs",
+        title=f"{'Operators' if facts.on_host else 'Kernels'} run far under the roofs",
         gain=min(gain, 1.0),
         gain_ns=min(gain, 1.0) * span_ns(facts),
         evidence=tuple(evidence),
         confidence="low" if origin == "empirical" or (coverage or 0) < 0.8 else "medium",
         why=f"roofs: {origin or 'not known'}; {percent(coverage or 0)} of compute time has FLOP and bytes",
-        next_step=advice.kernels(_main_bound(facts)),
+        next_step=advice.kernels(_main_bound(facts), on_host=facts.on_host),
         sql="SELECT layer, phase, compute_ns * coverage AS known_ns, "
         "1e9 * greatest(t_compute_s, t_memory_s) AS roof_ns, bound FROM layer_roofline "
         "ORDER BY known_ns - roof_ns DESC",
