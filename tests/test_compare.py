@@ -78,7 +78,7 @@ def test_the_command_says_nothing_changed(base: Dataset) -> None:
     result = _run("compare", base.path, base.path)
     assert result.exit_code == 0, result.output
     assert "No difference" in result.stdout
-    assert "steps 1-6; left out: 0 (first step captured)" in result.stdout
+    assert "steps 1-6 (6 of 7 steps); left out: step 0 (first step captured)" in result.stdout
     assert "Kernels" not in result.stdout
 
 

@@ -4,13 +4,17 @@ Each command is a module with a function `run`, whose signature is the command's
 whose docstring its help; it imports what it calls inside.
 """
 
+import inspect
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from mdtrace import __version__
 from mdtrace.errors import Exit, MdtraceError
@@ -50,8 +54,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class _Command(TyperCommand):
+    """A command whose refusals say what is wrong with a value, not of which kind the error is."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
+def _flowing(text: str) -> str:
+    """A docstring with a line for each paragraph: the terminal breaks lines, and would keep ours too.
+
+    What is indented (examples, files) keeps its lines.
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(p if p.startswith(" ") else p.replace("\n", " ") for p in paragraphs)
+
+
 for _name, _panel in COMMANDS:
-    app.command(_name, rich_help_panel=_panel)(import_module(f"mdtrace.commands.{_name}").run)
+    _run = import_module(f"mdtrace.commands.{_name}").run
+    app.command(_name, cls=_Command, help=_flowing(_run.__doc__ or ""), rich_help_panel=_panel)(_run)
 
 
 def summaries() -> list[tuple[str, str]]:
@@ -87,7 +114,7 @@ def main() -> NoReturn:
     except MdtraceError as error:
         typer.secho(f"error: {error.what}", fg="red", err=True)
         if error.hint:
-            typer.echo(f"  {error.hint}", err=True)
+            typer.echo(_wrapped(error.hint), err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has left; nothing may be written to it any more, at exit either.
@@ -104,6 +131,18 @@ def main() -> NoReturn:
         typer.echo("interrupted", err=True)
         sys.exit(130)
     sys.exit(Exit.DONE)
+
+
+def _wrapped(hint: str) -> str:
+    """A hint indented and broken at blanks, so that paths and commands stay whole words."""
+    wrapper = textwrap.TextWrapper(
+        shutil.get_terminal_size((100, 24)).columns,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(wrapper.fill(line) for line in hint.splitlines())
 
 
 def _terminated(number: int, _frame: object) -> NoReturn:

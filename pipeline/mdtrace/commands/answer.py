@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mdtrace.commands.options import Format
+from mdtrace.metrics.filters import spans
 
 if TYPE_CHECKING:
     from mdtrace.metrics.engine import Filters, Result
@@ -34,15 +35,19 @@ def unit(rows: Iterable[Row], key: str) -> tuple[str, Callable[[float], str]]:
     return name, lambda ns: f"{ns / size:.2f}"
 
 
-def with_shares(rows: Sequence[Row], of: str, keys: Sequence[str], text: Callable[[float], str]) -> list[Row]:
+def with_shares(
+    rows: Sequence[Row], of: str, keys: Sequence[str], text: Callable[[float], str], decimals: int = 1
+) -> list[Row]:
     """The rows with the named times as text: time and share of another time."""
-    return [{**r, **{k: _with_share(r[k], r[of], text) for k in keys}} for r in rows]
+    return [{**r, **{k: _with_share(r[k], r[of], text, decimals) for k in keys}} for r in rows]
 
 
-def _with_share(part: float | None, whole: float | None, text: Callable[[float], str]) -> str | None:
+def _with_share(
+    part: float | None, whole: float | None, text: Callable[[float], str], decimals: int
+) -> str | None:
     if part is None:
         return None
-    share = f"{100 * part / whole:5.1f}%" if whole else ""
+    share = f"{100 * part / whole:{5 if decimals else 3}.{decimals}f}%" if whole else ""
     return f"{text(part)} {share}".rstrip()
 
 
@@ -56,6 +61,17 @@ def print_rows(rows: Sequence[Row], columns: Mapping[str, Any], title: str, limi
     output.print_table(rows[:limit], columns, title=title)
     if len(rows) > limit:
         output.line(f"… and {len(rows) - limit} more rows: all of them with --format csv")
+
+
+def fits(rows: Sequence[Row], columns: Mapping[str, Any]) -> bool:
+    """Whether a table has room for all its cells and titles."""
+    from mdtrace.commands.output import width
+
+    cells = (
+        max([len(shown.title), *(len(shown.text(r[key])) for r in rows if r[key] is not None)])
+        for key, shown in columns.items()
+    )
+    return sum(cells) + 3 * len(columns) - 1 <= width()
 
 
 def identity(rows: Sequence[Row]) -> dict[str, Any]:
@@ -90,7 +106,7 @@ def basis_notes(rows: Sequence[Row]) -> None:
 
 def scope(wanted: "Filters") -> str:
     """What the figures are of: the capture, or the part of it that was picked."""
-    parts = [] if wanted.steps is None else [f"steps {spans(wanted.steps)}"]
+    parts = [] if wanted.steps is None else [steps_in_words(wanted.steps)]
     parts += [] if wanted.time is None else ["the time picked"]
     return ", ".join(parts) or "whole capture, warm-up included"
 
@@ -102,21 +118,48 @@ def steady_note(dataset: "Dataset") -> str:
     rows = run(dataset, "step_times").arrow().to_pylist()
     if not rows:
         return "no steps are marked, so warm-up cannot be told apart"
-    steady = spans({r["step"] for r in rows if r["steady"]})
+    steady = {r["step"] for r in rows if r["steady"]}
     reasons: dict[str, set[int]] = {}
     for row in rows:
         if row["left_out"]:
             reasons.setdefault(row["left_out"], set()).add(row["step"])
-    left = "; ".join(f"{spans(steps)} ({why})" for why, steps in reasons.items())
-    return f"steps {steady}" + (f"; left out: {left}" if left else "; none left out")
+    return steady_words(steady, reasons)
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """1, 2, 3, 7 → "1-3, 7"."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+def steady_words(steady: set[int], left_out: Mapping[str, set[int]]) -> str:
+    """The steps that count, how many of how many, and those left out by reason."""
+    every = steady.union(*left_out.values())
+    left = "; ".join(f"{steps_in_words(steps)} ({why})" for why, steps in left_out.items())
+    counted = f"{steps_in_words(steady)} ({len(steady)} of {len(every)} steps)"
+    return counted + (f"; left out: {left}" if left else "")
+
+
+def steps_in_words(steps: Iterable[int]) -> str:
+    """Steps by number: "step 10", "steps 5-9", "no step"."""
+    numbers = set(steps)
+    return f"step{'s' if len(numbers) > 1 else ''} {spans(numbers)}" if numbers else "no step"
+
+
+def steps_placed(rows: Sequence[Row]) -> list[Row]:
+    """The rows of each device with that of no step first, called by where its time is: before, or outside."""
+    first: dict[Any, int | None] = {}
+    for row in rows:
+        if row["step"] is not None:
+            first.setdefault(_device(row), row.get("start_ns"))
+    order = {key: place for place, key in enumerate(dict.fromkeys(_device(r) for r in rows))}
+    placed = sorted(rows, key=lambda r: (order[_device(r)], r["step"] is not None))
+    return [
+        {**r, "step": _place(r, first[_device(r)])} if r["step"] is None and _device(r) in first else r
+        for r in placed
+    ]
+
+
+def _device(row: Row) -> tuple[int, int | None]:
+    return row["process_id"], row["device_id"]
+
+
+def _place(row: Row, first: int | None) -> str:
+    """Where the time of no step is, seen from the start of the first step."""
+    start, span = row.get("start_ns"), row["span_ns"]
+    known = first is not None and start is not None and span is not None
+    return "before" if known and start + span <= first else "outside"

@@ -5,7 +5,6 @@ from typing import Any
 from mdtrace.commands.options import (
     DatasetArgument,
     FormatOption,
-    LayerOption,
     OutOption,
     RankOption,
     StepOption,
@@ -19,7 +18,6 @@ def run(
     rank: RankOption = None,
     step: StepOption = None,
     time: TimeOption = None,
-    layer: LayerOption = None,
     format: FormatOption = None,  # noqa: A002
     out: OutOption = None,
 ) -> None:
@@ -39,7 +37,8 @@ def run(
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
-    result = api.collectives(open_dataset(dataset), filters(rank, step, time, layer))
+    opened = open_dataset(dataset)
+    result = api.collectives(opened, filters(opened, rank=rank, step=step, time=time))
     if raw(result, format, out):
         return
     rows: list[dict[str, Any]] = result.arrow().to_pylist()

@@ -69,7 +69,8 @@ def run(
 
     chosen = output.chosen(format, out)
     share = _share(threshold)
-    found = compare(open_dataset(base), open_dataset(new), share, filters(rank, step, None, layer))
+    sides = open_dataset(base), open_dataset(new)
+    found = compare(*sides, share, filters(*sides, rank=rank, step=step, layer=layer))
     if chosen is Format.TABLE:
         _show(found, (base, new), top)
     else:
@@ -100,17 +101,17 @@ def _show(found: "Comparison", names: Sequence[Path], top: int) -> None:
 
 
 def _about(side: "Side") -> str:
-    from mdtrace.commands.answer import spans
+    from mdtrace.commands.answer import steady_words
+    from mdtrace.metrics.filters import spans
 
     ranks = f"ranks {spans(side.ranks)}" if side.ranks else "rank unknown"
     world = f" of {', '.join(map(str, side.world_sizes))}" if side.world_sizes else ""
     if not side.steps:
         return f"{ranks}{world}; no steps are marked: the whole capture, warm-up included"
-    reasons: dict[str, list[int]] = {}
+    reasons: dict[str, set[int]] = {}
     for number, why in side.left_out.items():
-        reasons.setdefault(why, []).append(number)
-    left = "; ".join(f"{spans(numbers)} ({why})" for why, numbers in reasons.items())
-    return f"{ranks}{world}; steps {spans(side.steps)}" + (f"; left out: {left}" if left else "")
+        reasons.setdefault(why, set()).add(number)
+    return f"{ranks}{world}; {steady_words(set(side.steps), reasons)}"
 
 
 def _caveats(found: "Comparison") -> list[str]:
@@ -154,6 +155,7 @@ def _verdict(found: "Comparison") -> str:
 def _overview(found: "Comparison") -> None:
     """The step, its buckets, idle by cause, and what the medians leave unexplained."""
     from mdtrace.commands.answer import print_rows, unit
+    from mdtrace.commands.output import line
 
     steps = [r for r in found.rows("step") if r["name"] == "step"]
     others = [r for r in found.rows("step") if r["name"] != "step"]
@@ -169,6 +171,8 @@ def _overview(found: "Comparison") -> None:
         _columns(text),
         f"Time per step ({name}; mean over devices, median over steps)",
     )
+    if buckets:
+        line("rest: the step less its parts; each row is a median of its own, and medians do not add up.")
 
 
 def _rest(step: dict[str, Any], buckets: list[dict[str, Any]]) -> dict[str, Any]:

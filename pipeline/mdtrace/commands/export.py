@@ -64,7 +64,7 @@ def run(
         return done[0]() if done else 0
 
     with progress("Exporting", max(1, rows(opened)), so_far, quiet=quiet):
-        written = export(opened, target, filters(rank, step, time, None), done.append)
+        written = export(opened, target, filters(opened, rank=rank, step=step, time=time), done.append)
     typer.echo(str(target))
     if not quiet:
         _report(written)

@@ -44,7 +44,7 @@ def run(
 
       mdtrace hardware calibrate -o my.toml
     """
-    from mdtrace.hardware.table import find, read_file, table
+    from mdtrace.hardware.table import find, no_such, read_file, table
 
     if name == "calibrate":
         _calibrate(runs, out)
@@ -55,7 +55,7 @@ def run(
     else:
         found = find(name)
         if not found:
-            raise UsageError(f"{name}: no such hardware", "list what is known with: mdtrace hardware")
+            raise no_such(name)
         _show(found, format, out)
 
 
@@ -78,21 +78,27 @@ def _list(entries: "Iterable[Entry]", format: Format | None, out: Path | None) -
 
         output.write_rows(pa.Table.from_pylist([r for e in entries for r in _peak_rows(e)]), chosen, out)
         return
-    output.print_table([_row(e) for e in entries], _list_columns(), title="Hardware: dense matrix peaks")
+    output.print_table(
+        [_row(e) for e in entries],
+        _list_columns(),
+        title="Hardware: dense matrix peaks (TFLOP/s; ridge: FLOP/byte, of the 16-bit peak)",
+    )
     output.note("one in full, with sources and ridge points: mdtrace hardware NAME")
 
 
 def _row(entry: "Entry") -> dict[str, Any]:
-    peaks = {dtype: entry.peak(dtype, "matrix") for dtype in ("f64", "f32", "bf16", "f8")}
+    peaks = {dtype: entry.peak(dtype, "matrix") for dtype in ("f64", "f32", "f16", "bf16", "f8")}
     own: dict[str, Any] = {d: p[0] / 1e12 for d, p in peaks.items() if p is not None and p[1] == d}
+    half = next((d for d in ("bf16", "f16") if d in own), None)
     return {
         "id": entry.id,
         **own,
+        "half": own.get(half) if half else None,
         "memory_gb": entry.memory_gb,
         "memory": entry.memory_gb_per_s,
         "link": entry.link_gb_per_s,
         "internode": entry.internode_gb_per_s,
-        "ridge": entry.ridge("bf16"),
+        "ridge": entry.ridge(half) if half else None,
     }
 
 
@@ -104,10 +110,10 @@ def _list_columns() -> Mapping[str, Any]:
 
     return {
         "id": Shown("name", right=False),
-        "f64": Shown("f64 TF", digits),
-        "f32": Shown("f32 TF", digits),
-        "bf16": Shown("bf16 TF", digits),
-        "f8": Shown("f8 TF", digits),
+        "f64": Shown("f64", digits),
+        "f32": Shown("f32", digits),
+        "half": Shown("16-bit", digits),
+        "f8": Shown("f8", digits),
         "memory_gb": Shown("GB", digits),
         "memory": Shown("mem GB/s", digits),
         "link": Shown("link GB/s", digits),

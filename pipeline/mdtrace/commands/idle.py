@@ -8,7 +8,6 @@ import typer
 from mdtrace.commands.options import (
     DatasetArgument,
     FormatOption,
-    LayerOption,
     OutOption,
     RankOption,
     StepOption,
@@ -32,7 +31,6 @@ def run(
     rank: RankOption = None,
     step: StepOption = None,
     time: TimeOption = None,
-    layer: LayerOption = None,
     format: FormatOption = None,  # noqa: A002
     out: OutOption = None,
 ) -> None:
@@ -48,18 +46,29 @@ def run(
 
       mdtrace idle job.mdtrace --by step --rank 0
     """
-    from mdtrace.commands.answer import identity, print_rows, raw, scope, steady_note, unit, with_shares
+    from mdtrace.commands.answer import (
+        identity,
+        print_rows,
+        raw,
+        scope,
+        steady_note,
+        steps_placed,
+        unit,
+        with_shares,
+    )
     from mdtrace.commands.output import Shown, count, line
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
     opened = open_dataset(dataset)
-    wanted = filters(rank, step, time, layer)
+    wanted = filters(opened, rank=rank, step=step, time=time)
     result = api.idle(opened, by.value, wanted)
     if raw(result, format, out):
         return
     rows: list[dict[str, Any]] = result.arrow().to_pylist()
     by_step = result.metric.name == "step_idle_breakdown"
+    if by_step:
+        rows = [dict(r) for r in steps_placed(rows)]
     name, text = unit(rows, "idle_ns")
     shown = with_shares(rows, "span_ns", ("idle_ns",), text)
     more = {"gaps": Shown("gaps", count), "longest_ns": Shown("longest", text)}
@@ -72,4 +81,5 @@ def run(
     }
     title = "Idle by step" if by_step else f"Idle, {scope(wanted)}"
     print_rows(shown, columns, f"{title} ({name}, share of span; its causes add up to it)")
-    line(f"Steady state: {steady_note(opened)}.")
+    if by_step:
+        line(f"Steady state: {steady_note(opened)}.")

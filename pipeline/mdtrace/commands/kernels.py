@@ -34,15 +34,16 @@ def run(
 
       mdtrace kernels job.mdtrace --top 50
 
-      mdtrace kernels job.mdtrace --layer "*/attention*" --format csv
+      mdtrace kernels job.mdtrace --layer "*/Conv2d_*" --format csv
     """
     from mdtrace.commands.answer import print_rows, raw, scope
     from mdtrace.commands.output import Shown, count, duration, line, percent
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
-    wanted = filters(rank, step, time, layer)
-    result = api.kernels(open_dataset(dataset), wanted)
+    opened = open_dataset(dataset)
+    wanted = filters(opened, rank=rank, step=step, time=time, layer=layer)
+    result = api.kernels(opened, wanted)
     if raw(result, format, out):
         return
     rows = result.arrow().to_pylist()

@@ -50,10 +50,14 @@ def run(
     format: FormatOption = None,  # noqa: A002
     out: OutOption = None,
 ) -> None:
-    """Which layers take the time, how fast they are, and what bounds each: compute, memory, links, or none.
+    """Which layers take the time, how fast they are, and what bounds each.
 
-    Time is that of a layer's kernels and of its communication that no compute hides, over the steps that
-    count. Efficiency is against the three roofs. With --format, all of the view layer_roofline.
+    Time is that of a layer's kernels and of its communication that no compute hides, summed over the steps
+    that count. Efficiency is against the three roofs. With --format, all of the view layer_roofline.
+
+    Bound is compute, memory or communication where that roof takes the longest; balanced where the two
+    longest are within 5 %; latency where all three are under half of the time; straggler where waiting for
+    other ranks exceeds the transfer; – where too little is known.
 
     [bold]Examples[/bold]
 
@@ -93,7 +97,8 @@ def _print(
     layers = _over_ranks(rows, ranks)
     columns = _columns(layers[:top])
     title = "Layers" if ranks == 1 else f"Layers: mean of {ranks} ranks"
-    output.print_table(_named(layers[:top], room(layers[:top], columns)), columns, title=title)
+    shown = _named(layers[:top], room(layers[:top], columns))
+    output.print_table(shown, columns, title=f"{title} ({columns['device_ns'].title}, {_span(rows)})")
     if len(layers) > top:
         output.note(f"{len(layers) - top} more rows: --top {len(layers)}")
     for text in _notes(rows, dataset, wanted, hardware):
@@ -202,6 +207,8 @@ def _notes(
     texts = [_coverage(rows), roofs_in_words(roofs, main["dtype"])]
     if any(r["exposed_comm_ns"] for r in rows):
         texts.append("time is compute and communication that no compute hides (the last column)")
+    if _alone(rows, dataset):
+        texts.append("only one rank was captured: waiting for the others cannot be told from transfer")
     if any(r["shared"] for r in rows):
         texts.append("gradient buckets are shared out to the layers whose gradients they carry, by elements")
     above = sum((r["achieved_flops_per_s"] or 0) > (r["attainable_flops_per_s"] or math.inf) for r in rows)
@@ -219,6 +226,15 @@ def _coverage(rows: Sequence[dict[str, Any]]) -> str:
     total = sum(r["compute_ns"] for r in rows) or 1
     known = sum((r["coverage"] or 0) * r["compute_ns"] for r in rows) / total
     named = sum(r["compute_ns"] for r in rows if r["layer"]) / total
+    return f"FLOP and bytes known for {percent(known)} of compute time, layers for {percent(named)}"
+
+
+def _span(rows: Sequence[dict[str, Any]]) -> str:
     steps = max(r["steps"] for r in rows)
-    span = f"sums over {steps} step{'s' if steps > 1 else ''}" if steps else "the whole capture: no steps"
-    return f"FLOP and bytes known for {percent(known)} of compute time, layers for {percent(named)}; {span}"
+    return f"sums over {steps} step{'s' if steps > 1 else ''}" if steps else "the whole capture: no steps"
+
+
+def _alone(rows: Sequence[dict[str, Any]], dataset: "Dataset") -> bool:
+    """There is communication, and of those who take part one rank only was captured."""
+    worlds = dataset.table("processes", ["world_size"]).column("world_size").to_pylist()
+    return len(worlds) == 1 and worlds[0] != 1 and any(r["comm_ns"] for r in rows)

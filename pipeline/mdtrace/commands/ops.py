@@ -42,8 +42,9 @@ def run(
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
-    wanted = filters(rank, step, time, layer)
-    result = api.ops(open_dataset(dataset), wanted)
+    opened = open_dataset(dataset)
+    wanted = filters(opened, rank=rank, step=step, time=time, layer=layer)
+    result = api.ops(opened, wanted)
     if raw(result, format, out):
         return
     rows = result.arrow().to_pylist()

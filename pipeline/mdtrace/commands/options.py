@@ -10,7 +10,8 @@ import typer
 from mdtrace.errors import UsageError
 
 if TYPE_CHECKING:
-    from mdtrace.metrics.engine import Filters
+    from mdtrace.metrics.filters import Filters
+    from mdtrace.tables.dataset import Dataset
 
 
 class Format(StrEnum):
@@ -57,7 +58,10 @@ TimeOption = Annotated[
 LayerOption = Annotated[
     str | None,
     typer.Option(
-        "--layer", help="Only layers whose path matches this glob.", metavar="GLOB", show_default=False
+        "--layer",
+        help="Only layers whose whole path matches this glob, such as '*/Conv2d_*'.",
+        metavar="GLOB",
+        show_default=False,
     ),
 ]
 
@@ -82,11 +86,27 @@ def numbers(text: str | None, what: str) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(found))
 
 
-def filters(rank: str | None, step: str | None, time: str | None, layer: str | None) -> "Filters":
-    """The filter options as the metrics take them."""
-    from mdtrace.metrics.engine import Filters
+def filters(
+    *datasets: "Dataset",
+    rank: str | None = None,
+    step: str | None = None,
+    time: str | None = None,
+    layer: str | None = None,
+) -> "Filters":
+    """The filter options as the metrics take them; what a dataset has only some of is said on stderr.
 
-    return Filters(ranks=numbers(rank, "rank"), steps=numbers(step, "step"), time=_time(time), layer=layer)
+    Raises:
+        UsageError: an option cannot be read, or asks for what a dataset has none of.
+    """
+    from mdtrace.metrics.filters import Filters
+    from mdtrace.metrics.present import missing
+
+    wanted = Filters(ranks=numbers(rank, "rank"), steps=numbers(step, "step"), time=_time(time), layer=layer)
+    for dataset in datasets:
+        where = f"{dataset.path.name}: " if len(datasets) > 1 else ""
+        for text in missing(dataset, wanted, where):
+            typer.echo(text, err=True)
+    return wanted
 
 
 def _time(text: str | None) -> tuple[float | int | None, float | int | None] | None:

@@ -15,6 +15,7 @@ from mdtrace.commands.options import (
     TimeOption,
     filters,
 )
+from mdtrace.errors import UsageError
 
 if TYPE_CHECKING:
     from mdtrace.metrics.engine import Filters
@@ -53,14 +54,16 @@ def run(
 
       mdtrace overlap job.mdtrace --by step --rank 0-3
 
-      mdtrace overlap job.mdtrace --by layer --layer "*/layer4/*" --format csv
+      mdtrace overlap job.mdtrace --by layer --layer "*/Conv2d_*" --format csv
     """
     from mdtrace.commands.answer import raw
     from mdtrace.metrics import api
     from mdtrace.tables.dataset import open_dataset
 
+    if layer is not None and by is not By.LAYER:
+        raise UsageError("--layer picks rows by layer", "add --by layer")
     opened = open_dataset(dataset)
-    wanted = filters(rank, step, time, layer)
+    wanted = filters(opened, rank=rank, step=step, time=time, layer=layer)
     result = api.overlap(opened, by.value, wanted)
     if raw(result, format, out):
         return
@@ -78,7 +81,7 @@ def _ranks(dataset: "Dataset", rows: list[dict[str, Any]], wanted: "Filters") ->
     from mdtrace.metrics import api
 
     _print(rows, scope(wanted).capitalize())
-    if wanted.steps is None:
+    if wanted.steps is None and wanted.time is None:
         note = steady_note(dataset)
         steady = api.steady(dataset, wanted).arrow().to_pylist()
         if steady:
@@ -91,11 +94,10 @@ def _ranks(dataset: "Dataset", rows: list[dict[str, Any]], wanted: "Filters") ->
 
 
 def _print(rows: list[dict[str, Any]], title: str, extra: dict[str, Any] | None = None) -> None:
-    from mdtrace.commands.answer import identity, print_rows, unit, with_shares
+    from mdtrace.commands.answer import fits, identity, print_rows, unit, with_shares
     from mdtrace.commands.output import Shown, percent
 
     name, text = unit(rows, "span_ns")
-    shown = with_shares(rows, "span_ns", (*_PARTS, "comm_ns"), text)
     # Where nothing is known of compute, communication has no exposed part: it is shown whole.
     timeline = any(r["basis"] == "timeline" for r in rows)
     columns = {
@@ -109,17 +111,35 @@ def _print(rows: list[dict[str, Any]], title: str, extra: dict[str, Any] | None 
         "idle_ns": Shown("idle"),
         "overlap_ratio": Shown("overlap", percent),
     }
-    print_rows(shown, columns, f"{title} ({name}, share of span; overlap: share of communication)")
+    one_device = len({(r["process_id"], r["device_id"]) for r in rows}) == len(
+        {r["process_id"] for r in rows}
+    )
+    # What goes first where there is no room: a device that its process tells, decimals, the overlap.
+    for decimals, without in (
+        (1, ()),
+        (1, ("device_id",) if one_device else ()),
+        (0, ("device_id",) if one_device else ()),
+        (0, ("device_id", "overlap_ratio") if one_device else ("overlap_ratio",)),
+    ):
+        shown = with_shares(rows, "span_ns", (*_PARTS, "comm_ns"), text, decimals)
+        kept = {key: column for key, column in columns.items() if key not in without}
+        if fits(shown, kept):
+            break
+    overlap = "; overlap: share of communication" if "overlap_ratio" in kept else ""
+    print_rows(shown, kept, f"{title} ({name}, share of span{overlap})")
 
 
 def _steps(dataset: "Dataset", rows: list[dict[str, Any]]) -> None:
-    from mdtrace.commands.answer import basis_notes, steady_note
+    from mdtrace.commands.answer import basis_notes, steady_note, steps_placed
     from mdtrace.commands.output import Shown, line
 
+    rows = [dict(r) for r in steps_placed(rows)]
     _print(rows, "By step", {"step": Shown("step")})
     line(f"Steady state: {steady_note(dataset)}.")
-    if any(r["step"] is None for r in rows):
-        line("Step –: before the first step's activity, or outside every step.")
+    if any(r["step"] == "before" for r in rows):
+        line("before: until the first step's activity.")
+    if any(r["step"] == "outside" for r in rows):
+        line("outside: in no step.")
     basis_notes(rows)
 
 

@@ -1,6 +1,9 @@
 """mdtrace sql."""
 
+import contextlib
+import io
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mdtrace.commands.options import DatasetArgument, Format, FormatOption, OutOption
-from mdtrace.errors import QueryError
+from mdtrace.errors import QueryError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,11 +49,15 @@ def run(
     from mdtrace.tables.dataset import open_dataset
 
     chosen = output.chosen(format, out)
+    if query is None and not sys.stdin.isatty():
+        query = sys.stdin.read()
+    if query is not None and not query.strip():
+        raise UsageError("the query is empty", 'for example: mdtrace sql job.mdtrace "FROM time_breakdown"')
     connection = connect(open_dataset(dataset))
-    if query is None and sys.stdin.isatty():
+    if query is None:
         _prompt(connection, chosen)
-        return
-    _answer(connection, query if query is not None else sys.stdin.read(), chosen, out)
+    else:
+        _answer(connection, query, chosen, out)
 
 
 def _answer(connection: "duckdb.DuckDBPyConnection", query: str, format: Format, out: Path | None) -> None:  # noqa: A002
@@ -73,10 +80,16 @@ def _answer(connection: "duckdb.DuckDBPyConnection", query: str, format: Format,
 
 def _show(relation: Any) -> None:
     """DuckDB's own box, as wide as the terminal; whole where the output is no terminal."""
-    from mdtrace.commands.output import width
+    from mdtrace.commands.output import note, width
 
     rows = 40 if sys.stdout.isatty() else 10_000
-    relation.show(max_width=width(), max_rows=rows, null_value="NULL")
+    with contextlib.redirect_stdout(io.StringIO()) as box:
+        relation.show(max_width=width(), max_rows=rows, null_value="NULL")
+    text = box.getvalue()
+    typer.echo(text.removesuffix("\n"))
+    footer = "\n".join(text.rstrip().splitlines()[-1:])
+    if cut := re.search(r"(\d+) columns? \((\d+) shown\)", footer):
+        note(f"{int(cut[1]) - int(cut[2])} columns hidden: name them, or use --format csv")
 
 
 def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  # noqa: A002

@@ -3,7 +3,6 @@
 from mdtrace.commands.options import (
     DatasetArgument,
     FormatOption,
-    LayerOption,
     OutOption,
     RankOption,
     StepOption,
@@ -17,7 +16,6 @@ def run(
     rank: RankOption = None,
     step: StepOption = None,
     time: TimeOption = None,
-    layer: LayerOption = None,
     format: FormatOption = None,  # noqa: A002
     out: OutOption = None,
 ) -> None:
@@ -38,7 +36,7 @@ def run(
     from mdtrace.tables.dataset import open_dataset
 
     opened = open_dataset(dataset)
-    result = api.steps(opened, filters(rank, step, time, layer))
+    result = api.steps(opened, filters(opened, rank=rank, step=step, time=time))
     if raw(result, format, out):
         return
     rows = result.arrow().to_pylist()

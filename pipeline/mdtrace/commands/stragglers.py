@@ -44,7 +44,7 @@ def run(
 
     chosen = output.chosen(format, out)
     opened = open_dataset(dataset)
-    wanted = filters(rank, step, time, None)
+    wanted = filters(opened, rank=rank, step=step, time=time)
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(run_metric(opened, "straggler_ranks", wanted).table, chosen, out)
         return

@@ -1,5 +1,6 @@
 """The hardware table and the user's file over it."""
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -65,13 +66,18 @@ def choose(hardware: str | None = None) -> Chosen:
         entry = table()[hardware.lower()]
         return Chosen((entry,), all_devices=entry)
     if not hardware.endswith(".toml"):
-        raise UsageError(
-            f"{hardware}: no such hardware", f"one of {', '.join(table())}, {EMPIRICAL}, or a .toml file"
-        )
+        raise no_such(hardware)
     own = read_file(Path(hardware))
     rest = (e for e in table().values() if e.id not in own)
     only = next(iter(own.values())) if len(own) == 1 else None
     return Chosen((*own.values(), *rest), frozenset(own), all_devices=only)
+
+
+def no_such(name: str) -> UsageError:
+    """The error for a name that the table does not know, with those closest to it."""
+    closest = difflib.get_close_matches(name.lower(), [*table(), EMPIRICAL])
+    near = f"closest: {', '.join(closest)}; " if closest else ""
+    return UsageError(f"{name}: no such hardware", f"{near}all names: mdtrace hardware; or give a .toml file")
 
 
 def read_file(path: Path) -> dict[str, Entry]:

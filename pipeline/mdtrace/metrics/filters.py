@@ -1,5 +1,6 @@
 """Which rows of an answer are wanted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,3 +41,14 @@ class Filters:
             "rank": self.ranks, "step": self.steps, "time": self.time, "layer": self.layer,
         }  # fmt: skip
         return {name: value for name, value in values.items() if value is not None}
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 7 → "1-3, 7"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
