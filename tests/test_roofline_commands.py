@@ -63,6 +63,22 @@ def test_layers_fit_the_terminal_and_say_what_they_stand_on(job: Path) -> None:
     assert "bf16 peak 989.5 TFLOP/s (hardware table), memory 3350 GB/s (hardware table)" in notes
 
 
+def test_layers_say_that_times_are_sums_and_what_one_rank_cannot_tell(tmp_path: Path, job: Path) -> None:
+    assert "Layers (µs, sums over 2 steps)" in _run("layers", job).stdout
+    for ranks in (1, 2):
+        ops = [
+            {"process_id": p, "start_ns": 0, "end_ns": 100, "class": "communication"} for p in range(ranks)
+        ]
+        collectives = [
+            {"process_id": p, "start_ns": 0, "end_ns": 100, "device_op_id": p << 40} for p in range(ranks)
+        ]
+        processes = [{"process_id": p, "world_size": 2} for p in range(ranks)]
+        target = tmp_path / f"of{ranks}"
+        dataset(target, processes=processes, device_ops=ops, collectives=collectives)
+        said = "waiting for the others cannot be told" in " ".join(_run("layers", target).stderr.split())
+        assert said == (ranks == 1)
+
+
 def test_layers_in_machine_formats_and_filtered(job: Path) -> None:
     (row,) = json.loads(_run("layers", job, "--format", "json", "--step", "1").stdout)
     assert (row["flops"], row["device_ns"], row["steps"], row["bound"]) == (10**9, 2000, 1, "compute")
