@@ -137,4 +137,4 @@ LEFT JOIN hidden
     AND sums.device_id IS NOT DISTINCT FROM hidden.device_id
     AND sums.layer_id IS NOT DISTINCT FROM hidden.layer_id
 LEFT JOIN layers ON sums.layer_id = layers.layer_id
-ORDER BY sums.rank NULLS LAST, sums.process_id, sums.device_id NULLS LAST, compute_ns + comm_ns DESC, layer, sums.layer_id
+ORDER BY sums.rank NULLS LAST, sums.process_id, sums.device_id NULLS LAST, compute_ns::DOUBLE + comm_ns DESC, layer, sums.layer_id

@@ -91,7 +91,7 @@ summed AS (
         count(*) AS calls,
         sum(flops)::DOUBLE AS flops,
         sum(bytes)::DOUBLE AS bytes,
-        sum(time_ns)::BIGINT AS time_ns,
+        capped(sum(time_ns)) AS time_ns,
         sum(time_ns) FILTER (flops IS NOT NULL AND bytes IS NOT NULL) AS priced_ns
     FROM each_one
     GROUP BY each_one.process_id, name, phase, each_one.unit, each_one.dtype
