@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mdtrace.build.job import build
 from mdtrace.ingest.pool import Pool
+from mdtrace.metrics.catalog import metrics
 from mdtrace.metrics.engine import Filters, connect, run
 from mdtrace.tables.dataset import Dataset, open_dataset, write_manifest
 from mdtrace.tables.writer import write_table
@@ -413,3 +414,15 @@ def test_real_files_come_out_to_the_ns(tmp_path: Path, file: str) -> None:
     for row in _answer(opened, "idle_breakdown"):
         parts = ("host_ns", "launch_ns", "dependency_ns", "queue_ns", "unknown_ns")
         assert sum(row[p] for p in parts) == row["idle_ns"]
+
+
+def test_times_at_the_ends_of_int64_end_no_metric(tmp_path: Path) -> None:
+    spans = [(0, 5_062_422_177_560_910_848), (-(2**62) - 1, 0), (-(2**62), 2**62), (2**62, 2**61)]
+    rows = [
+        {"kind": "kernel", "class": kind, "start_ns": start, "dur_ns": dur}
+        for kind in ("compute", "communication")
+        for start, dur in spans
+    ]
+    made = dataset(tmp_path, device_ops=rows)
+    for name in metrics():
+        run(made, name)

@@ -51,7 +51,7 @@ accounts AS (
         sums.start_ns,
         compute AS compute_ns,
         comm AS comm_ns,
-        CASE WHEN comm > 0 THEN compute + comm - either END AS overlap_ns,
+        CASE WHEN comm > 0 THEN compute - either + comm END AS overlap_ns,
         either - compute AS exposed_comm_ns,
         busy - either AS exposed_memory_ns,
         span - busy AS idle_ns,

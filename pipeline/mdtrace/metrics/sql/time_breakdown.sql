@@ -41,7 +41,7 @@ accounts AS (
         device_id,
         compute::BIGINT AS compute_ns,
         comm::BIGINT AS comm_ns,
-        CASE WHEN comm > 0 THEN (compute + comm - either)::BIGINT END AS overlap_ns,
+        CASE WHEN comm > 0 THEN (compute - either + comm)::BIGINT END AS overlap_ns,
         (either - compute)::BIGINT AS exposed_comm_ns,
         (busy - either)::BIGINT AS exposed_memory_ns,
         (span - busy)::BIGINT AS idle_ns,
