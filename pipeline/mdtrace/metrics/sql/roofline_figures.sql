@@ -232,8 +232,8 @@ SELECT
     capped(bytes) AS bytes,
     wire_bytes,
     -- 292 years: a sum of recorded nonsense must not end the query.
-    least(round(time_ns), 9.2e18)::BIGINT AS time_ns,
-    least(compute_ns, 9.2e18)::BIGINT AS compute_ns,
+    CASE WHEN time_ns IS NOT NULL THEN least(round(time_ns), 9.2e18)::BIGINT END AS time_ns,
+    CASE WHEN compute_ns IS NOT NULL THEN least(compute_ns, 9.2e18)::BIGINT END AS compute_ns,
     comm_ns::DOUBLE AS comm_ns,
     (comm_ns - hidden_ns)::DOUBLE AS exposed_comm_ns,
     wait_ns,
