@@ -1,17 +1,24 @@
 """Files and folders that no profiler makes: nothing hangs, nothing crashes, nothing is lost in silence."""
 
 import json
+import os
 import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 
 from mdtrace.build.job import build
+from mdtrace.commands import sql
+from mdtrace.errors import UsageError
 from mdtrace.metrics.engine import run
-from mdtrace.tables.dataset import Dataset
+from mdtrace.tables.dataset import Dataset, open_dataset
 
 
 @contextmanager
@@ -93,3 +100,63 @@ def test_the_cost_of_a_collective_that_no_number_holds(tmp_path: Path) -> None:
     dataset = ingest(tmp_path, kineto(tmp_path / "t.json", [record]))
     (cost,) = dataset.table("op_costs", ["flops", "bytes", "reason"]).to_pylist()
     assert cost == {"flops": None, "bytes": None, "reason": "out of range"}
+
+
+NOT_UTF8 = os.fsdecode(b"odd\xff")
+
+
+def test_files_whose_names_are_not_utf8(tmp_path: Path) -> None:
+    inputs = tmp_path / NOT_UTF8
+    inputs.mkdir()
+    files = [kineto(inputs / NOT_UTF8, [operator("a")]), inputs / "n.sqlite", inputs / f"{NOT_UTF8}-gone"]
+    with sqlite3.connect(files[1]) as export:
+        export.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, text TEXT)")
+        export.execute("INSERT INTO NVTX_EVENTS VALUES (1, 2, 'b')")
+    export.close()
+    dataset = ingest(tmp_path, *files)
+    assert dataset.table("host_ops", ["name"]).column(0).to_pylist() == ["b", "a"]
+    assert dataset.table("sources", ["file"]).column(0).to_pylist() == ["n.sqlite", "odd?"]
+    messages = dataset.table("diagnostics", ["message"]).column(0).to_pylist()
+    assert any("odd?-gone: does not exist" in m for m in messages)
+
+
+def test_a_dataset_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    trace = kineto(tmp_path / "t.json", [operator("a")])
+    for call in (lambda p: build([trace], p), open_dataset):
+        with pytest.raises(UsageError, match="not UTF-8"):
+            call(tmp_path / NOT_UTF8)
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    done = command(tmp_path, "ingest", "loop")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: loop: cannot be read")
+
+
+def test_nothing_in_names_steers_the_terminal(tmp_path: Path) -> None:
+    nasty = "a\x1b[31m\u009b31m\u202eb\x07"
+    build([kineto(tmp_path / "t.json", [operator(nasty)])], tmp_path / "x.mdtrace")
+    queries = ["SELECT name FROM host_ops", "SELECT name::INTEGER FROM host_ops"]
+    outputs = [command(tmp_path, "sql", "x.mdtrace", query) for query in queries]
+    outputs += [command(tmp_path, "ops", "x.mdtrace"), command(tmp_path, "info", f"{nasty}.mdtrace")]
+    for done in outputs:
+        text = done.stdout + done.stderr
+        assert "31m" in text
+        assert all(c.isprintable() or c == "\n" for c in text), text
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "mdtrace", *arguments]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def test_a_prompt_without_a_home_has_a_history_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert isinstance(sql._history(), InMemoryHistory)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert isinstance(sql._history(), FileHistory)

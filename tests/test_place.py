@@ -64,3 +64,43 @@ def test_only_a_dataset_is_overwritten_and_only_when_told(tmp_path: Path) -> Non
         check_target(home, overwrite=True)
     with pytest.raises(DatasetError, match="no mdtrace dataset"):
         check_target(home / "thesis.tex", overwrite=True)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_another_ingest_put_there_meanwhile_stays(tmp_path: Path, there: bool) -> None:
+    target = tmp_path / "d"
+    if there:
+        target.mkdir()
+        (target / "manifest.json").write_text("old")
+    with pytest.raises(DatasetError, match="in the meantime"), building(target):
+        write_by_another(target)
+    assert (target / "manifest.json").read_text() == "theirs"
+    assert names(tmp_path) == ["d"]
+
+
+def write_by_another(target: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getpid", os.getppid)
+        with building(target) as work:
+            (work / "dataset" / "manifest.json").write_text("theirs")
+
+
+def test_the_old_dataset_stays_where_the_new_one_cannot_take_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "d"
+    target.mkdir()
+    (target / "manifest.json").write_text("old")
+    with pytest.raises(FileNotFoundError), building(target) as work:
+        (work / "dataset").rmdir()  # so that it cannot be renamed
+    assert (target / "manifest.json").read_text() == "old"
+    assert names(tmp_path) == ["d"]
+
+
+def test_a_dataset_taken_aside_by_a_killed_ingest_comes_back(tmp_path: Path) -> None:
+    """Killed between taking the old one aside and putting the new one there."""
+    left = tmp_path / f".d[1].{2**22 - 1}.tmp"
+    (left / "old").mkdir(parents=True)
+    (left / "old" / "manifest.json").write_text("old")
+    with pytest.raises(KeyboardInterrupt), building(tmp_path / "d[1]"):
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["d[1]"]
+    assert names(tmp_path / "d[1]") == ["manifest.json"]

@@ -71,7 +71,7 @@ def _accept(inputs: Sequence[Path]) -> tuple[list[tuple[Source, str]], list[Inpu
     unique = sorted({p.absolute(): p for p in inputs}.items())
     for label, (_, path) in zip(_labels([p for p, _ in unique]), unique, strict=True):
         try:
-            accepted.append((Source(path, label), detect(path)))
+            accepted.append((Source(path, label.encode("utf-8", "replace").decode()), detect(path)))
         except InputError as error:
             refused.append(error)
     return accepted, refused

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from mdtrace import __version__
+from mdtrace.commands.output import printable
 from mdtrace.errors import Exit, MdtraceError
 
 # The commands in the order of --help: module name, panel.
@@ -112,9 +113,9 @@ def main() -> NoReturn:
     try:
         app()
     except MdtraceError as error:
-        typer.secho(f"error: {error.what}", fg="red", err=True)
+        typer.secho(f"error: {printable(error.what)}", fg="red", err=True)
         if error.hint:
-            typer.echo(_wrapped(error.hint), err=True)
+            typer.echo(_wrapped(printable(error.hint)), err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has left; nothing may be written to it any more, at exit either.
@@ -122,7 +123,7 @@ def main() -> NoReturn:
         sys.exit(Exit.DONE)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        typer.secho(f"error: {where}{error.strerror or error}", fg="red", err=True)
+        typer.secho(f"error: {printable(f'{where}{error.strerror or error}')}", fg="red", err=True)
         sys.exit(Exit.FAILED)
     except MemoryError:
         typer.secho("error: out of memory", fg="red", err=True)

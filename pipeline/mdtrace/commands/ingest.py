@@ -101,12 +101,17 @@ def run(
 def _default_name(traces: list[Path]) -> Path:
     """`run.sqlite` → `run.mdtrace` here; several traces of one folder → that folder's name."""
     if len(traces) == 1:
-        name = re.sub(r"(\.pt)?(\.trace)?(\.json|\.sqlite|\.db)?(\.gz)?$", "", traces[0].resolve().name)
+        name = re.sub(r"(\.pt)?(\.trace)?(\.json|\.sqlite|\.db)?(\.gz)?$", "", _real(traces[0]).name)
         return Path((name or "run") + ".mdtrace")
-    folders = {t.resolve().parent for t in traces}
+    folders = {_real(t).parent for t in traces}
     if len(folders) > 1 or not next(iter(folders)).name:
         raise UsageError("the traces lie in several folders", "name the dataset with -o NAME.mdtrace")
     return Path(next(iter(folders)).name + ".mdtrace")
+
+
+def _real(path: Path) -> Path:
+    """Where links lead; of links in a circle (Path.resolve raises) the path itself."""
+    return Path(os.path.realpath(path))
 
 
 def _given_ranks(traces: list[Path], rank: int | None, ranks: list[str]) -> dict[Path, tuple[int, ...]]:

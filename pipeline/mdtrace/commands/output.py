@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mdtrace.commands.options import Format
-from mdtrace.errors import UsageError
+from mdtrace.errors import UsageError, check_path
 
 _ENDINGS = {
     ".csv": Format.CSV,
@@ -77,6 +77,7 @@ def write_rows(rows: Any, format: Format, out: Path | None) -> None:  # noqa: A0
 def _target(out: Path | None) -> Iterator[Path]:
     """A temporary file that becomes `out`, or goes to stdout, when the block ends well."""
     folder = out.parent if out is not None else Path(tempfile.gettempdir())
+    check_path(folder)
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder", "make it first, or choose another -o")
     handle, name = tempfile.mkstemp(prefix=".mdtrace-", dir=folder)
@@ -99,6 +100,11 @@ def _target(out: Path | None) -> Iterator[Path]:
 
 def _quoted(path: Path) -> str:
     return str(path).replace("'", "''")
+
+
+def printable(text: str, *, lines: bool = True) -> str:
+    """Text that may hold names from traces, without what would steer a terminal; line ends stay if asked."""
+    return "".join(c if c.isprintable() or (lines and c == "\n") else "�" for c in text)
 
 
 def print_table(
@@ -155,23 +161,21 @@ def _cell(value: Any, shown: Shown, null: str) -> Any:
 
     text = null if value is None else str(shown.text(value))
     # Names come from traces: no markup, and no control characters that would move the cursor.
-    return Text("".join(c if c.isprintable() else "�" for c in text))
+    return Text(printable(text, lines=False))
 
 
 def note(text: str) -> None:
     """A line for the reader, on stderr."""
     from rich.text import Text
 
-    _console(err=True).print(Text("".join(c if c.isprintable() or c == "\n" else "�" for c in text)))
+    _console(err=True).print(Text(printable(text)))
 
 
 def line(text: str = "", style: str = "") -> None:
     """A line of the answer, on stdout, wrapped at words."""
     from rich.text import Text
 
-    _console(err=False).print(
-        Text("".join(c if c.isprintable() or c == "\n" else "�" for c in text), style=style)
-    )
+    _console(err=False).print(Text(printable(text), style=style))
 
 
 def print_text(text: Any) -> None:

@@ -15,6 +15,7 @@ from mdtrace.errors import QueryError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
+    from prompt_toolkit.history import History
 
 
 def run(
@@ -80,13 +81,13 @@ def _answer(connection: "duckdb.DuckDBPyConnection", query: str, format: Format,
 
 def _show(relation: Any) -> None:
     """DuckDB's own box, as wide as the terminal; whole where the output is no terminal."""
-    from mdtrace.commands.output import note, width
+    from mdtrace.commands.output import note, printable, width
 
     rows = 40 if sys.stdout.isatty() else 10_000
     with contextlib.redirect_stdout(io.StringIO()) as box:
         relation.show(max_width=width(), max_rows=rows, null_value="NULL")
     text = box.getvalue()
-    typer.echo(text.removesuffix("\n"))
+    typer.echo(printable(text.removesuffix("\n")))
     footer = "\n".join(text.rstrip().splitlines()[-1:])
     if cut := re.search(r"(\d+) columns? \((\d+) shown\)", footer):
         note(f"{int(cut[1]) - int(cut[2])} columns hidden: name them, or use --format csv")
@@ -96,7 +97,6 @@ def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  #
     """Read queries until end of file; a query ends with a semicolon or an empty line."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory
     from prompt_toolkit.lexers import PygmentsLexer
     from pygments.lexers.sql import SqlLexer
 
@@ -108,7 +108,7 @@ def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  #
     ]
     session: PromptSession[str] = PromptSession(
         "mdtrace> ",
-        history=FileHistory(str(_history())),
+        history=_history(),
         lexer=PygmentsLexer(SqlLexer),
         completer=WordCompleter(sorted(names), ignore_case=True),
         complete_while_typing=False,
@@ -133,7 +133,14 @@ def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  #
             held = ""
 
 
-def _history() -> Path:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "mdtrace"
-    state.mkdir(parents=True, exist_ok=True)
-    return state / "sql_history"
+def _history() -> "History":
+    """What was asked in earlier sessions; of this one alone where nothing can be kept."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    try:
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "mdtrace"
+        state.mkdir(parents=True, exist_ok=True)
+        (state / "sql_history").touch()
+    except (OSError, RuntimeError):  # no home, or not ours to write in
+        return InMemoryHistory()
+    return FileHistory(str(state / "sql_history"))

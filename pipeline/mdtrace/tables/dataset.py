@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mdtrace.errors import DatasetError
+from mdtrace.errors import DatasetError, check_path
 from mdtrace.tables.schema import SCHEMA_VERSION, schemas_digest, tables
 
 MANIFEST = "manifest.json"
@@ -49,6 +49,7 @@ def open_dataset(path: Path) -> Dataset:
     Raises:
         DatasetError: no dataset is there, it is damaged, or of another schema version.
     """
+    check_path(path)
     manifest = _manifest(path)
     made = manifest.get("schema_version"), manifest.get("schemas")
     if made != (SCHEMA_VERSION, schemas_digest()):

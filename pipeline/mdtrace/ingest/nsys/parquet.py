@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mdtrace.errors import InputError
+from mdtrace.errors import InputError, check_path
 from mdtrace.ingest.nsys.source import BATCH_ROWS, SPAN_ROWS, Columns, Kind, Span, Tally
 from mdtrace.ingest.nsys.sqlite_arrow import utf8
 
@@ -27,7 +27,9 @@ class ParquetSource:
 
         Raises:
             InputError: none of its files can be read.
+            UsageError: the path is not UTF-8, which Arrow needs.
         """
+        check_path(path)
         self._path = path
         files = sorted(path.glob("*.parquet"))
         self.size_bytes = sum(f.stat().st_size for f in files)

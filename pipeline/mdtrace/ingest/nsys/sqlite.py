@@ -1,5 +1,6 @@
 """An SQLite export as tables. Opened read-only and immutable: no lock, no journal, nothing is written."""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ class SqliteSource:
             InputError: it is no SQLite database, or so damaged that its tables cannot be told.
         """
         self._path = path
-        self.uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        self.uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
         self.size_bytes = path.stat().st_size
         self.truncated = _pages(path, label) > self.size_bytes
         self._local = threading.local()
