@@ -177,3 +177,14 @@ def test_the_placement_asked_for(folder: Path):
     (asked,) = wanted(runs, [5], None, None)
     assert (asked.gpus, asked.nodes, asked.batch, asked.gradient_bytes) == (5, 3, 4096, sizes)
     assert [p.nodes for p in wanted(runs, [8, 9], 4, 4096)] == [2, 3]
+
+
+def test_a_picture_of_predicted_against_measured(tmp_path: Path) -> None:
+    datasets = []
+    for ranks in (1, 2):
+        made = simulate.job(simulate.Config(ranks=ranks, gpus_per_host=4, steps=3, layers=2))
+        paths = simulate.write_kineto(made, tmp_path / str(ranks))
+        datasets.append(str(build(paths, tmp_path / f"{ranks}.mdtrace").path))
+    done = CliRunner().invoke(app, ["predict", *datasets, "--gpus", "2", "-o", str(tmp_path / "p.svg")])
+    assert done.exit_code == 0, done.output
+    assert "<svg" in (tmp_path / "p.svg").read_text()

@@ -123,7 +123,7 @@ def main() -> NoReturn:
         sys.exit(Exit.DONE)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        typer.secho(f"error: {printable(f'{where}{error.strerror or error}')}", fg="red", err=True)
+        typer.secho(f"error: {printable(f'{where}{_reason(error)}')}", fg="red", err=True)
         sys.exit(Exit.FAILED)
     except MemoryError:
         typer.secho("error: out of memory", fg="red", err=True)
@@ -132,6 +132,11 @@ def main() -> NoReturn:
         typer.echo("interrupted", err=True)
         sys.exit(130)
     sys.exit(Exit.DONE)
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; libraries put words of their own around it."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _wrapped(hint: str) -> str:

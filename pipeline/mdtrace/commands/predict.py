@@ -83,18 +83,24 @@ def run(
 
     {example}
     """
-    from mdtrace.commands import output
+    from mdtrace.commands import charts, output
     from mdtrace.models.topology_predict import predict
     from mdtrace.models.topology_table import table
+    from mdtrace.plots.scaling import predicted_measured
 
-    chosen = output.chosen(format, out)
+    picture = charts.is_picture(out, format)
+    chosen = Format.TABLE if picture else output.chosen(format, out)
     asked_gpus = numbers(gpus, "gpus") or ()
     if not asked_gpus or min(asked_gpus) < 1:
         raise UsageError(f"--gpus {gpus}: a number of GPUs is 1 or more", "give --gpus 16 or 16,32")
     facts, links = _read(datasets, topology, _batches(batches))
     runs, asked = _placed(facts, asked_gpus, per_node, batch)
     study = predict(runs, asked, links)
-    if chosen is Format.TABLE and out is None:
+    if picture and out is not None:
+        rows = table(study)
+        points = rows.rename_columns(["name" if c == "run" else c for c in rows.column_names])
+        charts.write([predicted_measured(points)], out, "Predicted (held out) against measured steps")
+    elif chosen is Format.TABLE and out is None:
         _print(study, facts)
     else:
         output.write_rows(table(study), chosen, out)
