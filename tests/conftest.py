@@ -1,6 +1,11 @@
 """What every test starts from."""
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: a failure can be repeated, and a slow machine fails nothing.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
