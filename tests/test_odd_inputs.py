@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,3 +161,37 @@ def test_a_prompt_without_a_home_has_a_history_of_its_own(
     assert isinstance(sql._history(), InMemoryHistory)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert isinstance(sql._history(), FileHistory)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(tmp_path: Path, closed: str) -> None:
+    kineto(tmp_path / "t.json", [operator("a")])
+    call = f'"{sys.executable}" -m mdtrace'
+    for line, code in (("ingest t.json", 0), ("ops t.mdtrace", 0), ("sql t.mdtrace", 2)):  # no query
+        done = shell(tmp_path, f"{call} {line} {closed}")
+        assert (done.returncode, done.stderr.count("Traceback")) == (code, 0), done.stderr
+
+
+def test_a_full_disk_in_the_words_of_the_system(tmp_path: Path) -> None:
+    build([kineto(tmp_path / "t.json", [operator("a")])], tmp_path / "t.mdtrace")
+    done = shell(tmp_path, f'"{sys.executable}" -m mdtrace ops t.mdtrace --format csv > /dev/full')
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+def shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", line], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_ingest_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    kineto(tmp_path / "t.json", [{}] * 2_000_000)
+    line = [sys.executable, "-m", "mdtrace", "ingest", "t.json", "--jobs", "2"]
+    running = subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with within(60):
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.05)
+        running.send_signal(number)
+        assert running.wait() == 128 + number
+    assert [f.name for f in tmp_path.iterdir()] == ["t.json"]

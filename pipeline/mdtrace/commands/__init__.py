@@ -11,6 +11,7 @@ import signal
 import sys
 import textwrap
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -109,7 +110,10 @@ def _root(
 
 def main() -> NoReturn:
     """Entry point: runs a command and turns what went wrong into a message and an exit code."""
-    signal.signal(signal.SIGTERM, _terminated)
+    _open_closed_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
+            signal.signal(number, _terminated)
     try:
         app()
     except MdtraceError as error:
@@ -132,6 +136,13 @@ def main() -> NoReturn:
         typer.echo("interrupted", err=True)
         sys.exit(130)
     sys.exit(Exit.DONE)
+
+
+def _open_closed_streams() -> None:
+    """Let closed standard streams lead nowhere: else the next file opened would pass for them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open to the end
 
 
 def _reason(error: OSError) -> str:

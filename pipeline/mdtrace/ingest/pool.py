@@ -35,7 +35,7 @@ def _undisturbed() -> Iterator[None]:
         yield
         return
     held: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda n, _: held.append(n)) for number in numbers}
     try:
         yield
