@@ -125,7 +125,7 @@ def test_batches_given(folder: Path):
         (["j1", "j2"], ["--gpus", "two"], UsageError, "not a list of numbers"),
         (["j1", "j2"], ["--gpus", "2", "--batches", "1"], InputError, "has 1 for 2 datasets"),
         (["j1", "j2"], ["--gpus", "2", "--batches", "1,x"], UsageError, "not a list of numbers"),
-        (["j1", "j2"], ["--gpus", "2", "-o", "a.html"], UsageError, "its ending names no format"),
+        (["j1", "j2"], ["--gpus", "2", "-o", "a.xyz"], UsageError, "its ending names no format"),
     ],
 )
 def test_what_is_refused(

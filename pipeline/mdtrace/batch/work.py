@@ -12,11 +12,13 @@ from mdtrace.batch.jobs import LOG, REPORT, JobFolder, State, read_state, write_
 from mdtrace.build.job import build
 from mdtrace.errors import DatasetError, InputError, MdtraceError
 from mdtrace.ingest.pool import Pool
+from mdtrace.process import settle
 from mdtrace.tables.dataset import Dataset, open_dataset
 
 
 def in_process(job: JobFolder, hardware: str | None, workers: int) -> None:
     """Do the job in a fresh process; what libraries say on stderr goes to a file beside the report."""
+    settle()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends its workers
     signal.signal(signal.SIGTERM, _terminated)
     job.out.mkdir(parents=True, exist_ok=True)

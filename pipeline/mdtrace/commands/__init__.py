@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 from mdtrace import __version__
 from mdtrace.commands.output import printable
 from mdtrace.errors import Exit, MdtraceError
+from mdtrace.process import settle
 
 # The commands in the order of --help: module name, panel.
 COMMANDS = (
@@ -110,6 +111,7 @@ def _root(
 
 def main() -> NoReturn:
     """Entry point: runs a command and turns what went wrong into a message and an exit code."""
+    settle()
     _open_closed_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it

@@ -195,6 +195,9 @@ def _peak_columns() -> Mapping[str, Any]:
 def _calibrate(runs: int, out: Path | None) -> None:
     """Measure, say what came out, and write the file."""
     from mdtrace.commands import output
+    from mdtrace.process import all_threads
+
+    all_threads()
     from mdtrace.hardware.calibrate import as_toml, calibrate
 
     if out is not None and out.suffix != ".toml":

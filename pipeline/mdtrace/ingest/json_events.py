@@ -41,6 +41,7 @@ CHUNK = 1 << 20  # larger chunks leave the processor's cache and are slower
 
 _HEAD = 64 << 10
 _SMALL = 4 << 10  # a refused piece shorter than this is stepped through
+_CREDIT = 16  # refusals more than acceptances until a decoder is given up
 _phase = attrgetter("ph")
 
 
@@ -54,6 +55,8 @@ class JsonEvents(Generic[E]):
     Args:
         event: a `msgspec.Struct` type (gc=False) that an event decodes into.
         start, stop: a range of `split_ranges`, in bytes of an uncompressed file.
+        typed: a type that lists of events are first tried to decode into; a list that it refuses is decoded
+            into `event`. It must refuse an object without keys. Batches are of the one or the other.
         chunk: bytes decoded at a time.
         advance: told the bytes read from disk.
 
@@ -81,6 +84,7 @@ class JsonEvents(Generic[E]):
         *,
         start: int = 0,
         stop: int | None = None,
+        typed: Any = None,
         chunk: int = CHUNK,
         advance: Callable[[int], None] = _ignore,
     ) -> None:
@@ -94,6 +98,7 @@ class JsonEvents(Generic[E]):
         self._event = event
         self._decode_list: Callable[[bytes], list[E]] = msgspec.json.Decoder(_list_of(event)).decode
         self._blank_phase = _blank_phase(event)
+        self._typed = None if typed is None else _Typed(msgspec.json.Decoder(_list_of(typed)).decode)
         self._notes = Notes()
         with TextFile(path) as text:
             self.compression: Compression = text.compression
@@ -151,10 +156,8 @@ class JsonEvents(Generic[E]):
                 self._open()
                 inside = True
             if inside:
-                events = self._array(cursor, salvage)
+                yield from self._array(cursor, salvage)
                 inside = not self._notes.closed
-                if events:
-                    yield events
                 if not inside:
                     continue
                 if cursor.eof and cursor.pos >= len(cursor.buf):
@@ -172,18 +175,22 @@ class JsonEvents(Generic[E]):
         elif inside:
             self._notes.truncated |= outside.depth > 0
 
-    def _array(self, cursor: Cursor, salvage: Salvage[E]) -> list[E]:
+    def _array(self, cursor: Cursor, salvage: Salvage[E]) -> Iterator[list[E]]:
         """All events of the buffer up to where text lacks or the array closes.
 
         The piece decoded at once shrinks where decoding fails and grows again where it succeeds.
         """
-        events: list[E] = []
+        salvaged: list[E] = []
         size = len(cursor.buf)
         window = size - cursor.pos
         while cursor.pos < len(cursor.buf):
             cut = self._cut(cursor.buf, cursor.pos, min(cursor.pos + window, size))
             if cut is not None and (batch := self._strict(cursor, cut[0])) is not None:
-                events += batch
+                if salvaged:
+                    yield salvaged
+                    salvaged = []
+                if batch:
+                    yield batch
                 cursor.pos = cut[1]
                 window *= 2
             elif window > _SMALL and cut is not None:
@@ -191,7 +198,7 @@ class JsonEvents(Generic[E]):
             elif cut is None and window < min(_SMALL, size - cursor.pos):
                 window = min(2 * window, _SMALL)  # beyond it, a refused piece would shrink to this one again
             else:
-                step = salvage.step(events)
+                step = salvage.step(salvaged)
                 if step == "more":
                     break
                 if step == "closed":
@@ -199,7 +206,8 @@ class JsonEvents(Generic[E]):
                     break
                 cursor.pos = separators_end(cursor.buf, cursor.pos)
                 window = _SMALL
-        return events
+        if salvaged:
+            yield salvaged
 
     def _cut(self, buf: bytes, low: int, high: int) -> tuple[int, int] | None:
         """Where to cut buf[low:high]: (end of the piece, begin of the next event). Only a guess."""
@@ -213,6 +221,8 @@ class JsonEvents(Generic[E]):
         collecting = gc.isenabled()
         gc.disable()
         try:
+            if self._typed and (typed := self._typed.decode(piece)) is not None:
+                return typed
             batch = self._decode_list(piece)
         except REFUSALS:
             return None
@@ -221,6 +231,25 @@ class JsonEvents(Generic[E]):
                 gc.enable()
         blank = self._blank_phase
         return None if blank and blank[0] in map(_phase, batch) else batch
+
+
+class _Typed:
+    """A decoder that may refuse, and is asked no more once it mostly does."""
+
+    def __init__(self, decode: Callable[[bytes], list[Any]]) -> None:
+        self._decode = decode
+        self._credit = _CREDIT
+
+    def decode(self, piece: bytes) -> list[Any] | None:
+        if self._credit == 0:
+            return None
+        try:
+            batch = self._decode(piece)
+        except REFUSALS:
+            self._credit -= 1
+            return None
+        self._credit = min(self._credit + 1, _CREDIT)
+        return batch
 
 
 def _list_of(event: type[E]) -> type[list[E]]:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from mdtrace.errors import MdtraceError
+from mdtrace.process import settle
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,6 +25,7 @@ def _adopt(counter: Any) -> None:
 
 
 def _begin(counter: Any) -> None:
+    settle()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends its workers
     _adopt(counter)
 

@@ -45,6 +45,11 @@ def staged_schema(table: str) -> pa.Schema:
     return pa.schema([f.with_nullable(True) for f in tables()[table].arrow("read")])
 
 
+def segment_name(segment: int) -> str:
+    """The folder of a segment, so named that names sort as numbers do."""
+    return f"{segment:04d}"
+
+
 def conform(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     """Columns as one batch of the schema: absent ones NULL (`duplicate`: false), names checked.
 
@@ -85,7 +90,7 @@ class Stage:
     def __init__(self, folder: Path, segment: int = 0) -> None:
         self.folder = folder
         self.segment = segment
-        (folder / f"{segment:04d}").mkdir(parents=True, exist_ok=True)
+        (folder / segment_name(segment)).mkdir(parents=True, exist_ok=True)
         self._writers: dict[tuple[int, str], pa.ipc.RecordBatchFileWriter] = {}
         self._lengths: dict[str, list[int]] = {}
 
@@ -100,7 +105,7 @@ class Stage:
         if batch.num_rows == 0:
             return
         if (key, table) not in self._writers:
-            path = self.folder / f"{self.segment:04d}" / f"{key}-{table}.arrow"
+            path = self.folder / segment_name(self.segment) / f"{key}-{table}.arrow"
             self._writers[key, table] = pa.ipc.new_file(str(path), schema)
         self._writers[key, table].write_batch(batch)
         self._lengths.setdefault(f"{key}-{table}", []).append(batch.num_rows)
@@ -110,7 +115,7 @@ class Stage:
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
-        (self.folder / f"{self.segment:04d}" / "lengths.json").write_text(json.dumps(self._lengths))
+        (self.folder / segment_name(self.segment) / "lengths.json").write_text(json.dumps(self._lengths))
 
 
 @dataclass(frozen=True)

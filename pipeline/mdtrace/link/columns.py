@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,16 +59,17 @@ class Names:
 def names(staged: StagedProcess, table: str, column: str = "name") -> Names:
     """A text column of a staged table, encoded a batch at a time, in as few bytes as its codes need."""
     known: dict[str, int] = {}
-    parts = [_codes(b.column(0), known) for b in staged.batches(table, columns=[column])]
+    parts = [encode(b.column(0), known) for b in staged.batches(table, columns=[column])]
     narrow = np.min_scalar_type(-len(known) - 1)
     return Names(np.concatenate([p.astype(narrow) for p in parts] or [np.empty(0, narrow)]), list(known))
 
 
-def _codes(values: pa.Array, known: dict[str, int]) -> NDArray[np.int32]:
+def encode(values: pa.Array, known: dict[Any, int]) -> NDArray[np.int32]:
+    """Values as their numbers in `known`, which takes up those not met before; NULL is NONE."""
     encoded = values.dictionary_encode()
-    own = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
-    codes = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
-    found: NDArray[np.int32] = np.array([*own, NONE], np.int32)[codes]
+    own = [known.setdefault(value, len(known)) for value in encoded.dictionary.to_pylist()]
+    places = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
+    found: NDArray[np.int32] = np.array([*own, NONE], np.int32).take(places)
     return found
 
 
@@ -102,14 +104,9 @@ def bounds(staged: StagedProcess, table: str) -> tuple[Times, Times]:
 
 def threads(staged: StagedProcess, *tables: str) -> Iterator[NDArray[np.int32]]:
     """Threads of each table's rows as small numbers, the same in all of them; NONE where none is named."""
-    known: dict[int | None, int] = {None: NONE}
+    known: dict[int, int] = {}
     for table in tables:
-        parts = []
-        for batch in staged.batches(table, columns=["thread_id"]):
-            encoded = batch.column(0).dictionary_encode()
-            own = [known.setdefault(t, len(known) - 1) for t in encoded.dictionary.to_pylist()]
-            codes = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
-            parts.append(np.array([*own, NONE], np.int32)[codes])
+        parts = [encode(b.column(0), known) for b in staged.batches(table, columns=["thread_id"])]
         yield np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mdtrace.costs import Cost, Model, evaluate, model_of, parse
 from mdtrace.costs.call import Recorded, UnknownError
 from mdtrace.ingest.classify import short_dtype
 from mdtrace.ingest.stage import StagedProcess
-from mdtrace.link.columns import HostOps, Names
+from mdtrace.link.columns import HostOps, Names, encode
 from mdtrace.link.nesting import NONE, Flags, Rows
 
 _COLUMNS = ["input_dims", "input_types", "input_strides", "concrete_inputs"]
@@ -121,10 +120,8 @@ def _encode(
     parts: list[list[NDArray[np.int32]]] = [[np.empty(0, np.int32)] for _ in _COLUMNS]
     for batch, mine, wanted in _batches(staged, rows, scalars):
         for i in range(len(_COLUMNS)):
-            column = batch.column(i).take(pa.array(mine))
-            if i == _SCALARS:
-                column = pc.if_else(pa.array(wanted), column, pa.scalar(None, pa.string()))
-            parts[i].append(_codes(column, known[i]))
+            own = encode(batch.column(i), known[i]).take(mine)
+            parts[i].append(np.where(wanted, own, np.int32(NONE)) if i == _SCALARS else own)
     return [np.concatenate(p) for p in parts]
 
 
@@ -138,14 +135,6 @@ def _batches(
         if low < high:
             yield batch, rows[low:high] - start, scalars[low:high]
         start += batch.num_rows
-
-
-def _codes(values: pa.Array, known: dict[str, int]) -> NDArray[np.int32]:
-    encoded = values.dictionary_encode()
-    own = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
-    codes = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
-    found: NDArray[np.int32] = np.array([*own, NONE], np.int32)[codes]
-    return found
 
 
 def _distinct(columns: Sequence[Rows]) -> tuple[Rows, Rows]:

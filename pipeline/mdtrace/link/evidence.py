@@ -12,7 +12,7 @@ from mdtrace.link.groups import Groups, find_groups
 from mdtrace.link.launches import DeviceLinks
 from mdtrace.link.nesting import NONE, Flags, Nest, Rows, nearest_of
 from mdtrace.link.patterns import BACKEND, BESIDE_KERNELS, COLLECTIVE_RANGE, ENCLOSING, LIBRARY_CALL
-from mdtrace.link.records import Records, lent
+from mdtrace.link.records import Records, recorded_names
 
 PAIRS = ("send", "recv", "send_recv")  # transfers between two rather than collectives of a group
 
@@ -67,7 +67,7 @@ def of_kernels(
     groups = find_groups(host, nest, records, inner)
     label, own = host.names.at(backend), names(staged, "device_ops").at(kernels)
     numbers = [records.device[kernels], *records.numbers(nest, lender)]
-    hints = [*(_recorded_name(records, n) for n in numbers), label, host.names.at(call), groups.names]
+    hints = [*(recorded_names(records, n) for n in numbers), label, host.names.at(call), groups.names]
     hints += [host.names.at(enclosing), own, host.names.at(named)]
     pointed = np.where(lender != NONE, lender, np.where(backend != NONE, backend, links.host[kernels]))
     return Found(
@@ -97,11 +97,6 @@ def _members(groups: Groups, label: list[str | None]) -> list[int]:
     ]
 
 
-def _recorded_name(records: Records, number: Rows) -> list[str | None]:
-    names_: list[str | None] = lent(records, number)["name"].to_pylist()
-    return names_
-
-
 def of_backends(host: HostOps, nest: Nest, records: Records, *, beside: bool) -> Found:
     """Records that backends leave of each operation; beside kernels only of backends that have none."""
     pattern = BESIDE_KERNELS if beside else BACKEND
@@ -109,7 +104,7 @@ def of_backends(host: HostOps, nest: Nest, records: Records, *, beside: bool) ->
     rows = _known(host, host.names.match(pattern, own))
     if not len(rows) and not beside:  # the parameters' record alone
         told = np.flatnonzero(own & (records.host != NONE))
-        recorded = _recorded_name(records, records.host[told])
+        recorded = recorded_names(records, records.host[told])
         rows = told[np.array([collective_kind(name or "") != "unknown" for name in recorded], np.bool_)]
     rows = _without_inner(nest, rows)
     lender = records.around(nest, rows)
@@ -121,7 +116,7 @@ def _of_host(
     evidence: str, host: HostOps, records: Records, rows: Rows, numbers: list[Rows], enclosing: Rows
 ) -> Found:
     own = host.names.at(rows)
-    hints = [own, *(_recorded_name(records, number) for number in numbers)]
+    hints = [own, *(recorded_names(records, number) for number in numbers)]
     names_ = [n or "" for n in own]
     ones: list[int] = [1] * len(rows)
     nothing: list[int | None] = [None] * len(rows)

@@ -76,19 +76,18 @@ def lent(records: Records, *numbers: Rows, group: Rows | None = None) -> dict[st
     for name in (*ARGUMENTS, "name", "point_to_point"):
         column = records.table.column(name).combine_chunks()
         asked = (*numbers, group) if group is not None and name in _GROUP else numbers
-        parts = [column.take(pa.array(n, pa.int64(), mask=n == NONE)) for n in asked]
-        columns[name] = _first(parts)
+        columns[name] = pc.coalesce(*(_at(column, n) for n in asked))
     return columns
 
 
-def _first(parts: list[pa.Array]) -> pa.Array:
-    if len(parts) == 1:
-        return parts[0]
-    if not pa.types.is_list(parts[0].type):
-        return pc.coalesce(*parts)
-    together = zip(*(p.to_pylist() for p in parts), strict=True)
-    rows = [next((value for value in values if value is not None), None) for values in together]
-    return pa.array(rows, parts[0].type)
+def recorded_names(records: Records, numbers: Rows) -> list[str | None]:
+    """The collective's name in each record, None for the number NONE."""
+    found: list[str | None] = _at(records.table.column("name").combine_chunks(), numbers).to_pylist()
+    return found
+
+
+def _at(column: pa.Array, numbers: Rows) -> pa.Array:
+    return column.take(pa.array(numbers, pa.int64(), mask=numbers == NONE))
 
 
 @dataclass(frozen=True)

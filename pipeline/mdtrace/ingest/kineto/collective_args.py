@@ -50,7 +50,7 @@ def comm_records(
         labels: the events' names, for what their arguments do not say.
     """
     shapes = [_shape(bytes(a.input_dims), bytes(a.input_types)) for a in args]
-    recorded = [a.name if isinstance(a.name, str) else None for a in args]
+    recorded = [a.collective if isinstance(a.collective, str) else None for a in args]
     kinds = [collective_kind(name or label or "") for name, label in zip(recorded, labels, strict=True)]
     dtypes = [short_dtype(a.dtype) if isinstance(a.dtype, str) else None for a in args]
     members = [_members(a) for a in args]
@@ -146,14 +146,25 @@ def complete(records: pa.RecordBatch, groups: Mapping[str, Group], world_size: i
     """
     only = next(iter(groups.values())) if len(groups) == 1 else None
     everyone = list(range(world_size)) if world_size and 1 < world_size <= _LARGEST else None
-    rows = records.to_pylist()
-    for row in rows:
-        group = groups.get(row["group_name"] or "")
-        if row["group_name"] is None and row["group_size"] is None and only:
-            group = only
-            row.update(group_name=only.name, group_desc=only.desc, group_size=only.size)
-        if row["group_ranks"] is None and group and group.ranks and row["group_size"] == len(group.ranks):
-            row["group_ranks"] = group.ranks
-        if row["group_ranks"] is None and everyone and row["group_size"] == len(everyone):
-            row["group_ranks"] = everyone
-    return pa.RecordBatch.from_pylist(rows, records.schema)
+
+    @lru_cache(maxsize=4096)  # a file has few groups
+    def found(name: str | None, size: int | None, listed: bool) -> dict[str, Any]:
+        nameless = name is None and size is None and only
+        group = only if nameless else groups.get(name or "")
+        members = group.size if nameless and group else size
+        ranks = everyone if everyone and members == len(everyone) else None
+        if group and group.ranks and members == len(group.ranks):
+            ranks = group.ranks
+        given: dict[str, Any] = {}
+        if nameless and group:
+            given = {"group_name": group.name, "group_desc": group.desc, "group_size": group.size}
+        return given if listed or not ranks else given | {"group_ranks": ranks}
+
+    asked = (records.column(c).to_pylist() for c in ("group_name", "group_size"))
+    more = [found(*a) for a in zip(*asked, records.column("group_ranks").is_valid().to_pylist(), strict=True)]
+    for name in ("group_name", "group_desc", "group_size", "group_ranks"):
+        if any(name in m for m in more):
+            place, own = records.schema.get_field_index(name), records.schema.field(name)
+            given = pc.coalesce(pa.array([m.get(name) for m in more], own.type), records.column(name))
+            records = records.set_column(place, own, given)
+    return records

@@ -97,7 +97,16 @@ def json_text(raws: Sequence[Raw]) -> pa.Array:
 
 def number_lists(raws: Sequence[Raw]) -> pa.Array:
     """Lists of numbers as text arrays, a blank after each comma however the file is laid out."""
-    return _texts(raws, lambda text: bytes(text).translate(None, b" \t\r\n").replace(b",", b", "))
+    return _texts(raws, _spaced)
+
+
+def _spaced(numbers: bytes | Raw) -> bytes:
+    text = bytes(numbers)
+    codes = np.frombuffer(text, np.uint8)
+    comma, space = codes == ord(","), codes == ord(" ")
+    if (comma[:-1] == space[1:]).all() and not any(w in text for w in (b"\t", b"\r", b"\n")):
+        return text.lstrip(b" ")  # a blank after each comma and nowhere else, as the profiler writes
+    return text.translate(None, b" \t\r\n").replace(b",", b", ")
 
 
 def _texts(raws: Sequence[Raw], clean: Callable[[bytes | Raw], bytes]) -> pa.Array:
@@ -106,7 +115,7 @@ def _texts(raws: Sequence[Raw], clean: Callable[[bytes | Raw], bytes]) -> pa.Arr
     if len(text) == len(raws):
         return pa.nulls(len(raws), pa.string())
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == 0)
-    if len(ends) != len(raws) or b"null" in text:
+    if len(ends) != len(raws) or (b"n" in text and b"null" in text):
         return pa.array([_json(clean(r)) for r in raws], pa.string())
     offsets = np.zeros(len(raws) + 1, np.int32)
     offsets[1:] = ends - np.arange(len(ends))

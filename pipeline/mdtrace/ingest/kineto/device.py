@@ -19,7 +19,7 @@ from mdtrace.ingest.kineto.columns import (
     triples,
     unsigned,
 )
-from mdtrace.ingest.kineto.events import DeviceArgs, Event
+from mdtrace.ingest.kineto.events import DeviceArgs
 
 # How producers name the direction of a copy, in the name or in args.kind.
 _COPY = re.compile(
@@ -31,7 +31,7 @@ _COPY = re.compile(
 _PLACE = {"H": "H", "S": "H", "D": "D", "M": "D", "Host": "H", "Device": "D"}
 
 
-def device_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[DeviceArgs]) -> dict[str, Any]:
+def device_ops(events: Sequence[Any], kinds: pa.Array, args: Sequence[DeviceArgs]) -> dict[str, Any]:
     """Columns of device_ops but for the times."""
     labels = names([e.name for e in events])
     grid = triples([a.grid for a in args])
@@ -62,7 +62,7 @@ def device_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[DeviceAr
     }
 
 
-def _devices(events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
+def _devices(events: Sequence[Any], args: Sequence[DeviceArgs]) -> pa.Array:
     """From args; a copy between devices by the one that makes it; else the event's pid, which is the
     device's ordinal for activities of devices."""
     given = first_given([a.device for a in args], [a.in_device for a in args])
@@ -71,7 +71,7 @@ def _devices(events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
     return unsigned(given, small)
 
 
-def _streams(events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
+def _streams(events: Sequence[Any], args: Sequence[DeviceArgs]) -> pa.Array:
     """From args, else from the row's label. Waits for a whole context or device have none: the producer
     writes -1, older ones as an unsigned number."""
     given = [a.stream for a in args]
@@ -95,7 +95,7 @@ def _classes(kinds: pa.Array, labels: pa.Array) -> pa.Array:
     return kernels
 
 
-def _copies(kinds: pa.Array, events: Sequence[Event], args: Sequence[DeviceArgs]) -> pa.Array:
+def _copies(kinds: pa.Array, events: Sequence[Any], args: Sequence[DeviceArgs]) -> pa.Array:
     found: list[str | None] = [None] * len(events)
     for i in pc.indices_nonzero(pc.equal(kinds, "memcpy")).to_pylist():
         found[i] = copy_kind(events[i].name, args[i].kind)

@@ -17,9 +17,9 @@ from mdtrace.ingest.stage import StagedProcess
 
 # Columns that differ between nearly all distinct events.
 _NUMBERS = {
-    "host_ops": ["start_ns", "dur_ns", "thread_id", "event_index", "external_id"],
-    "launches": ["start_ns", "dur_ns", "thread_id", "correlation"],
-    "device_ops": ["start_ns", "dur_ns", "stream_id", "device_id", "correlation"],
+    "host_ops": ["start_ns", "dur_ns", "event_index"],
+    "launches": ["start_ns", "dur_ns", "correlation"],
+    "device_ops": ["start_ns", "dur_ns", "correlation"],
 }
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 _ROWS = 1 << 23  # hashes in memory at a time, of 8 bytes

@@ -27,15 +27,33 @@ class Event(Struct, gc=False):
     args: Raw = Raw(b"{}")
 
 
-class HostArgs(Struct, gc=False):
-    """Arguments of operators, annotations and Python frames; fields in the order they are written."""
+class CommArgs(Struct, gc=False):
+    """What the distributed backend tells of a collective, on its host record and on its kernel."""
+
+    collective: Any = field(name="Collective name", default=None)
+    elements_in: Any = field(name="In msg nelems", default=None)
+    elements_out: Any = field(name="Out msg nelems", default=None)
+    group_size: Any = field(name="Group size", default=None)
+    dtype: Any = None
+    group_name: Any = field(name="Process Group Name", default=None)
+    group_desc: Any = field(name="Process Group Description", default=None)
+    group_ranks: Any = field(name="Process Group Ranks", default=None)
+    rank_start: Any = field(name="Global rank start", default=None)
+    rank_stride: Any = field(name="Global rank stride", default=None)
+    source_rank: Any = field(name="Src Rank", default=None)
+    target_rank: Any = field(name="Dst Rank", default=None)
+    seq: Any = field(name="Seq", default=None)
+    communicator: Raw = field(name="Comms Id", default=Raw(b""))
+    input_types: Raw = field(name="Input type", default=Raw(b""))
+    input_dims: Raw = field(name="Input Dims", default=Raw(b""))
+
+
+class HostArgs(CommArgs, gc=False):
+    """Arguments of operators, annotations and Python frames."""
 
     external_id: Any = field(name="External id", default=None)
-    collective: Any = field(name="Collective name", default=None)
     concrete_inputs: Raw = field(name="Concrete Inputs", default=Raw(b""))
-    input_types: Raw = field(name="Input type", default=Raw(b""))
     input_strides: Raw = field(name="Input Strides", default=Raw(b""))
-    input_dims: Raw = field(name="Input Dims", default=Raw(b""))
     event_index: Any = field(name="Ev Idx", default=None)
     sequence: Any = field(name="Sequence number", default=None)
     forward_thread: Any = field(name="Fwd thread id", default=None)
@@ -53,7 +71,7 @@ class LaunchArgs(Struct, gc=False):
     old_external_id: Any = field(name="external id", default=None)
 
 
-class DeviceArgs(Struct, gc=False):
+class DeviceArgs(CommArgs, gc=False):
     """Arguments of kernels, copies, sets and synchronisation."""
 
     external_id: Any = field(name="External id", default=None)
@@ -66,7 +84,6 @@ class DeviceArgs(Struct, gc=False):
     grid: Any = None
     block: Any = None
     occupancy: Any = field(name="est. achieved occupancy %", default=None)
-    collective: Any = field(name="Collective name", default=None)
     bytes: Any = None
     kind: Any = None
     graph_id: Any = field(name="graph id", default=None)
@@ -93,27 +110,6 @@ class MemoryArgs(Struct, gc=False):
     device_type: Any = field(name="Device Type", default=None)
 
 
-class CommArgs(Struct, gc=False):
-    """What the distributed backend tells of a collective, on its host record and on its kernel."""
-
-    name: Any = field(name="Collective name", default=None)
-    elements_in: Any = field(name="In msg nelems", default=None)
-    elements_out: Any = field(name="Out msg nelems", default=None)
-    group_size: Any = field(name="Group size", default=None)
-    dtype: Any = None
-    group_name: Any = field(name="Process Group Name", default=None)
-    group_desc: Any = field(name="Process Group Description", default=None)
-    group_ranks: Any = field(name="Process Group Ranks", default=None)
-    rank_start: Any = field(name="Global rank start", default=None)
-    rank_stride: Any = field(name="Global rank stride", default=None)
-    source_rank: Any = field(name="Src Rank", default=None)
-    target_rank: Any = field(name="Dst Rank", default=None)
-    seq: Any = field(name="Seq", default=None)
-    communicator: Raw = field(name="Comms Id", default=Raw(b""))
-    input_types: Raw = field(name="Input type", default=Raw(b""))
-    input_dims: Raw = field(name="Input Dims", default=Raw(b""))
-
-
 class Route(Struct, frozen=True):
     """The table that a category's complete events (ph X) go to, and their kind (launches: the API) there."""
 
@@ -122,13 +118,15 @@ class Route(Struct, frozen=True):
     known: bool = True  # False: kept as an annotation if its pid turns out to be a host process
 
 
-_KNOWN: dict[str, Route] = {
+KNOWN: dict[str, Route] = {
     "cpu_op": Route("host_ops", "operator"),
     "Operator": Route("host_ops", "operator"),
     "user_annotation": Route("host_ops", "annotation"),
     "python_function": Route("host_ops", "python"),
     "overhead": Route("host_ops", "overhead"),
     "Runtime": Route("launches", "runtime"),
+    "cuda_runtime": Route("launches", "runtime"),
+    "cuda_driver": Route("launches", "driver"),
     "hpu_op": Route("launches", "runtime"),  # what the host calls, in spite of its name
     "kernel": Route("device_ops", "kernel"),
     "Kernel": Route("device_ops", "kernel"),
@@ -178,7 +176,7 @@ class Routes(dict[str | None, Route | None]):
     """Category → route, None for what is skipped; worked out once for each category met."""
 
     def __missing__(self, category: str | None) -> Route | None:
-        route = _KNOWN.get(category or "")
+        route = KNOWN.get(category or "")
         if route is None and category not in SKIPPED:
             found = (r for ending, r in _BY_ENDING.items() if category and category.endswith(ending))
             route = next(found, UNKNOWN)

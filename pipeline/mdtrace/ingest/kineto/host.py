@@ -17,14 +17,14 @@ from mdtrace.ingest.kineto.columns import (
     thread_ids,
     unsigned,
 )
-from mdtrace.ingest.kineto.events import Event, HostArgs, LaunchArgs, MemoryArgs
+from mdtrace.ingest.kineto.events import HostArgs, LaunchArgs, MemoryArgs
 
 Columns = dict[str, Any]
 
 _CPU = 0  # c10::DeviceType, as memory marks write it
 
 
-def host_ops(events: Sequence[Event], kinds: pa.Array, args: Sequence[HostArgs]) -> Columns:
+def host_ops(events: Sequence[Any], kinds: pa.Array, args: Sequence[HostArgs]) -> Columns:
     """Columns of host_ops but for the times.
 
     The profiler's own overhead (buffer requests, flushes) may cross operators: its form is async.
@@ -65,7 +65,7 @@ def _forward_threads(args: Sequence[HostArgs]) -> pa.Array:
     return integers([a.forward_thread or None for a in args])
 
 
-def launches(events: Sequence[Event], apis: pa.Array, args: Sequence[LaunchArgs]) -> Columns:
+def launches(events: Sequence[Any], apis: pa.Array, args: Sequence[LaunchArgs]) -> Columns:
     """Columns of launches but for the times."""
     return {
         "thread_id": thread_ids([e.tid for e in events]),
@@ -76,7 +76,7 @@ def launches(events: Sequence[Event], apis: pa.Array, args: Sequence[LaunchArgs]
     }
 
 
-def memory_marks(events: Sequence[Event], args: Sequence[MemoryArgs]) -> Columns:
+def memory_marks(events: Sequence[Any], args: Sequence[MemoryArgs]) -> Columns:
     """Columns of counters but for the time: bytes allocated (freed: negative) and the totals after it."""
     devices = [None if a.device_type == _CPU else a.device for a in args]
     return {

@@ -14,7 +14,7 @@ UNOWNED = -2  # those that turn out to belong to none of several
 
 # Series of stage segments. Rows of one process that stand under several keys, or that may not be its own,
 # go to a later series, so that their order does not depend on where the file was cut.
-MAIN, PIDLESS, UNSURE, DEVICES, OWNED = 0, 2000, 4000, 6000, 8000
+SERIES = MAIN, PIDLESS, UNSURE, DEVICES, OWNED = 0, 2000, 4000, 6000, 8000
 MOST_RANGES = 2000
 
 

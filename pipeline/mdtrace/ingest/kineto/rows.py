@@ -2,7 +2,7 @@
 columns are made from thousands of events at a time."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,28 +12,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mdtrace.ingest.kineto import device, host
-from mdtrace.ingest.kineto.arguments import ArgsDecoder
 from mdtrace.ingest.kineto.collective_args import comm_records, host_records, with_args
 from mdtrace.ingest.kineto.columns import as_int
-from mdtrace.ingest.kineto.events import (
-    SKIPPED,
-    CommArgs,
-    DeviceArgs,
-    Event,
-    HostArgs,
-    LaunchArgs,
-    MemoryArgs,
-    Routes,
-    skip_reason,
-)
+from mdtrace.ingest.kineto.events import CommArgs, Event, Routes, skip_reason
+from mdtrace.ingest.kineto.forms import MEMORY, Events, Form, Typed, Written
 from mdtrace.ingest.kineto.parts import DEVICE, DEVICES, MAIN, NO_PID, PIDLESS, UNSURE, Range, Segment
-from mdtrace.ingest.kineto.times import EPOCH_NS, nanoseconds
+from mdtrace.ingest.kineto.times import EPOCH_NS
 from mdtrace.ingest.stage import Stage
 
-BATCH = 1 << 13  # events held before they are staged: few, so that they stay in the cache
+BATCH = 1 << 14  # events held before they are staged: few, so that they stay in the cache
 _MOST_KINDS = 500  # categories that are told apart where a damaged file has any number of them
 _MOST_PIDS = 100
-_MEMORY = "[memory]"
 
 
 def process_key(pid: Any) -> int:
@@ -42,7 +31,7 @@ def process_key(pid: Any) -> int:
     return number if number is not None and number > 0 else NO_PID
 
 
-def by_process(events: Sequence[Event], known: set[int]) -> list[tuple[int, Sequence[Event]]]:
+def by_process(events: Events, known: set[int]) -> list[tuple[int, Events]]:
     """Events by stage key, in order of appearance; nearly always there is one.
 
     Args:
@@ -53,7 +42,7 @@ def by_process(events: Sequence[Event], known: set[int]) -> list[tuple[int, Sequ
         return []
     pids = [e.pid for e in events]
     same = pids.count(pids[0]) == len(pids)
-    groups: dict[int, list[Event]] = {}
+    groups: dict[int, list[Any]] = {}
     for event in events[:1] if same else events:
         key = process_key(event.pid)
         if key not in known:
@@ -70,53 +59,26 @@ class Rows:
         self.part = part
         self.segment = Segment()
         self._stages: dict[int, Stage] = {}
-        self._host: list[Event] = []
-        self._launches: list[Event] = []
-        self._device: list[Event] = []
-        self._memory: list[Event] = []
-        self._unsure: list[Event] = []
-        self._aside: list[Event] = []
         self._kinds: set[str] = set()
         self._keys: set[int] = set()
         self._routes = Routes()
-        self._sinks = _Sinks(self._sink)
-        self._args_host = ArgsDecoder(HostArgs)
-        self._args_launch = ArgsDecoder(LaunchArgs)
-        self._args_device = ArgsDecoder(DeviceArgs)
-        self._args_memory = ArgsDecoder(MemoryArgs)
-        self._args_comm = ArgsDecoder(CommArgs)
+        self._written, self._typed = Written(), Typed()
+        self._form: Form = self._written
 
-    def _sink(self, category: str | None) -> Callable[[Event], None]:
-        route = self._routes[category]
-        if route is None:
-            return self._aside.append
-        if not route.known:
-            return self._unsure.append
-        lists = {"host_ops": self._host, "launches": self._launches, "device_ops": self._device}
-        return lists[route.table].append
+    def take(self, events: Events) -> None:
+        """Sort events, all of one form, by category; stage them once there are many.
 
-    def take(self, events: Sequence[Event]) -> None:
-        """Sort events by category; stage them once there are many."""
-        sinks, aside = self._sinks, self._aside.append
-        for event in events:
-            if event.ph == "X":
-                sinks[event.cat](event)
-            else:
-                aside(event)
-        self._set_aside()
-        held = (self._host, self._launches, self._device, self._memory, self._unsure)
-        if sum(map(len, held)) >= BATCH:
+        Raises:
+            InexactTimesError: typed events do not tell these times to the nanosecond.
+        """
+        form: Form = self._written if events[0].__class__ is Event else self._typed
+        if form is not self._form:
             self._flush()
-
-    def _set_aside(self) -> None:
-        """Memory marks are kept, all else that is no complete event of a stored category is counted."""
-        marks = [e for e in self._aside if e.ph in ("i", "I") and e.name == _MEMORY and e.cat not in SKIPPED]
-        self._memory += marks
-        others = Counter((e.cat, e.ph) for e in self._aside)
-        others.subtract((e.cat, e.ph) for e in marks)
-        for (category, phase), count in others.items():
+            self._form = form
+        for (category, phase), count in form.sort(events):
             self._skip(*skip_reason(category, phase), count)
-        self._aside.clear()
+        if len(form.held) >= BATCH:
+            self._flush()
 
     def _skip(self, kind: str, reason: str, count: int) -> None:
         self.segment.counts.skip(self._kind(kind), reason, count)
@@ -130,8 +92,7 @@ class Rows:
         self._flush()
         for stage in self._stages.values():
             stage.close()
-        decoders = (self._args_host, self._args_launch, self._args_device, self._args_memory)
-        self.segment.tally["args_lost"] += sum(d.lost for d in decoders)
+        self.segment.tally["args_lost"] += self._written.args_lost
         return self.segment
 
     def _stage(self, series: int) -> Stage:
@@ -140,27 +101,25 @@ class Rows:
         return self._stages[series]
 
     def _flush(self) -> None:
+        held = self._form.held
         for events, write in (
-            (self._host, self._write_host),
-            (self._launches, self._write_launches),
-            (self._memory, self._write_memory),
+            (held.host_ops, self._write_host),
+            (held.launches, self._write_launches),
+            (held.memory, self._write_memory),
         ):
             for key, some in by_process(events, self._keys):
                 write(key, MAIN if key else PIDLESS, some)
-        for key, some in by_process(self._unsure, self._keys):
+        for key, some in by_process(held.unsure, self._keys):
             self._write_unsure(key, some)
-        self._write_device(self._device)
-        for held in (self._host, self._launches, self._memory, self._unsure, self._device):
-            held.clear()
+        self._write_device(held.device_ops)
+        for waiting in (held.host_ops, held.launches, held.memory, held.unsure, held.device_ops):
+            waiting.clear()
 
-    def _timed(self, events: Sequence[Event]) -> "_Timed":
+    def _timed(self, events: Events) -> "_Timed":
         """The events that have a time, with their starts and durations; the others are counted."""
-        starts, known = nanoseconds([e.ts for e in events])
+        starts, known = self._form.starts(events)
         if not known.all():
-            for (category, phase), count in Counter(
-                (e.cat, e.ph) for e, k in zip(events, known, strict=True) if not k
-            ).items():
-                self._skip(category or f"ph {phase}", "no usable time stamp", count)
+            self._skip_timeless([e for e, k in zip(events, known, strict=True) if not k])
             self.segment.tally["timeless"] += int((~known).sum())
             events = [events[i] for i in np.flatnonzero(known).tolist()]
             starts = starts[known]
@@ -168,13 +127,19 @@ class Rows:
         self.segment.tally["times"] += len(starts)
         return _Timed(events, starts + self.part.base_ns)
 
-    def _durations(self, events: Sequence[Event]) -> pa.Array:
-        values, known = nanoseconds([e.dur for e in events])
+    def _skip_timeless(self, events: Events) -> None:
+        codes, categories = self._form.categories(events)
+        named = [categories[code] or f"ph {e.ph}" for code, e in zip(codes.tolist(), events, strict=True)]
+        for kind, count in Counter(named).items():
+            self._skip(kind, "no usable time stamp", count)
+
+    def _durations(self, events: Events) -> pa.Array:
+        values, known = self._form.durations(events)
         negative = values < 0
         self.segment.tally["negative_durations"] += int(negative.sum())
         return pa.array(values, mask=~known | negative)
 
-    def _write_host(self, key: int, series: int, events: Sequence[Event]) -> None:
+    def _write_host(self, key: int, series: int, events: Events) -> None:
         timed = self._timed(events)
         if not timed.events:
             return
@@ -185,17 +150,17 @@ class Rows:
 
     def _host_rows(self, key: int, series: int, timed: "_Timed", kinds: pa.Array) -> None:
         events, stage = timed.events, self._stage(series)
-        args = self._args_host.decode([e.args for e in events])
+        args = self._form.args("host_ops", events)
         columns = host.host_ops(events, kinds, args)
         columns |= {"start_ns": timed.starts, "dur_ns": self._durations(events)}
         tally = self.segment.tally
         tally["operators"] += _count(kinds, "operator")
         tally["shapes"] += len(events) - columns["input_dims"].null_count
         comms = host_records(columns["name"], [a.collective for a in args])
-        self._write_comms(stage, key, "host_ops", comms, columns["name"], events)
+        self._write_comms(stage, key, "host_ops", comms, columns["name"], args)
         stage.write(key, "host_ops", columns)
 
-    def _write_unsure(self, key: int, events: Sequence[Event]) -> None:
+    def _write_unsure(self, key: int, events: Events) -> None:
         """Events with a duration of a category that is not known here."""
         if key == NO_PID:
             for category, count in Counter(e.cat for e in events).items():
@@ -208,65 +173,69 @@ class Rows:
                 self.segment.unsure[place] = self.segment.unsure.get(place, 0) + count
             self._host_rows(key, UNSURE, timed, pa.repeat("annotation", len(timed.events)))
 
-    def _write_launches(self, key: int, series: int, events: Sequence[Event]) -> None:
+    def _write_launches(self, key: int, series: int, events: Events) -> None:
         timed = self._timed(events)
         if not timed.events:
             return
         apis = self._store(timed.events)
         self.segment.pids[key] = self.segment.pids.get(key, 0) + len(timed.events)
         self.segment.tally["launches"] += len(timed.events)
-        args = self._args_launch.decode([e.args for e in timed.events])
+        args = self._form.args("launches", timed.events)
         columns = host.launches(timed.events, apis, args)
         columns |= {"start_ns": timed.starts, "dur_ns": self._durations(timed.events)}
         self._stage(series).write(key, "launches", columns)
 
-    def _write_memory(self, key: int, series: int, events: Sequence[Event]) -> None:
+    def _write_memory(self, key: int, series: int, events: Events) -> None:
         timed = self._timed(events)
         if not timed.events:
             return
         self._store(timed.events)
         self.segment.pids.setdefault(key, 0)
-        args = self._args_memory.decode([e.args for e in timed.events])
+        args = self._form.args("memory", timed.events)
         columns = host.memory_marks(timed.events, args) | {"time_ns": timed.starts}
         self._stage(series).write(key, "counters", columns)
 
-    def _write_device(self, events: Sequence[Event]) -> None:
+    def _write_device(self, events: Events) -> None:
         timed = self._timed(events)
         if not timed.events:
             return
         kinds = self._store(timed.events)
         self.segment.tally["device_ops"] += len(kinds)
         self.segment.tally["kernels"] += _count(kinds, "kernel")
-        args = self._args_device.decode([e.args for e in timed.events])
+        args = self._form.args("device_ops", timed.events)
         columns = device.device_ops(timed.events, kinds, args)
         columns |= {"start_ns": timed.starts, "dur_ns": self._durations(timed.events)}
         comms = with_args([a.collective for a in args])
-        self._write_comms(self._stage(DEVICES), DEVICE, "device_ops", comms, columns["name"], timed.events)
+        self._write_comms(self._stage(DEVICES), DEVICE, "device_ops", comms, columns["name"], args)
         self._stage(DEVICES).write(DEVICE, "device_ops", columns)
 
     def _write_comms(
-        self, stage: Stage, key: int, table: str, at: Sequence[int], labels: pa.Array, events: Sequence[Event]
+        self,
+        stage: Stage,
+        key: int,
+        table: str,
+        at: Sequence[int],
+        labels: pa.Array,
+        args: Sequence[CommArgs],
     ) -> None:
         """Stage the arguments of the collectives at some positions of rows not yet staged."""
         if at:
             first = stage.rows(key, table)
-            args = self._args_comm.decode([events[i].args for i in at])
-            records = comm_records(
-                table, [first + i for i in at], labels.take(pa.array(at)).to_pylist(), args
-            )
+            names = labels.take(pa.array(at)).to_pylist()
+            records = comm_records(table, [first + i for i in at], names, [args[i] for i in at])
             self.segment.tally["comm_records"] += len(at)
             stage.write(key, "comm_records", records)
 
-    def _store(self, events: Sequence[Event]) -> pa.Array:
+    def _store(self, events: Events) -> pa.Array:
         """Count events as stored; returns the kind of each in its table, as text."""
-        categories = pa.array([e.cat for e in events], pa.string()).fill_null(_MEMORY).dictionary_encode()
-        kinds = []
-        counts = np.bincount(categories.indices.to_numpy())
-        for category, count in zip(categories.dictionary.to_pylist(), counts.tolist(), strict=True):
-            self.segment.counts.store(self._kind(category), count)
+        codes, categories = self._form.categories(events)
+        kinds: list[str] = []
+        for category, count in zip(categories, np.bincount(codes, minlength=len(categories)), strict=True):
             route = self._routes[category]
             kinds.append(route.kind if route else "memory")
-        return pa.array(kinds).take(categories.indices)
+            if count:
+                self.segment.counts.store(self._kind(category or MEMORY), int(count))
+        return pa.array(kinds).take(pa.array(codes))
 
 
 def _count(kinds: pa.Array, kind: str) -> int:
@@ -275,18 +244,5 @@ def _count(kinds: pa.Array, kind: str) -> int:
 
 @dataclass(frozen=True)
 class _Timed:
-    events: Sequence[Event]
+    events: Events
     starts: NDArray[np.int64]
-
-
-class _Sinks(dict[str | None, Callable[[Event], None]]):
-    """Category → where its events are collected; asked once for each category."""
-
-    def __init__(self, make: Callable[[str | None], Callable[[Event], None]]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, category: str | None) -> Callable[[Event], None]:
-        sink = self._make(category)
-        self[category] = sink
-        return sink

@@ -1,7 +1,8 @@
-"""Decimal microseconds in text → int64 nanoseconds, exactly.
+"""Decimal microseconds → int64 nanoseconds, exactly.
 
-A double cannot hold epoch microseconds to the nanosecond, so the digits themselves are read: a batch
-at a time by removing the decimal points, whatever is written oddly one by one.
+A double holds microseconds to the nanosecond up to 2^43 (100 days), which is enough for times that count
+from the trace's base. It cannot hold epoch microseconds: there the digits themselves are read, a batch at
+a time by removing the decimal points, whatever is written oddly one by one.
 """
 
 import re
@@ -17,8 +18,41 @@ LIMIT_NS = 3 * 10**18
 # Absolute times after 2001 (1e18 ns): no uptime gets there, so they count from the epoch.
 EPOCH_NS = 10**18
 
+_DOUBLE = 2.0**43  # microseconds: the spacing of doubles below it is less than a nanosecond
+
 _NUMBER = re.compile(rb"([+-]?)(\d{1,300})(?:\.(\d{0,300}))?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
 _PLAIN = b"0123456789.-\n"
+
+
+class InexactTimesError(Exception):
+    """Doubles do not tell these times to the nanosecond."""
+
+
+def exact_doubles(numbers: Sequence[float | None]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Microseconds as decoded doubles → whole nanoseconds, where that gives what `nanoseconds` does.
+
+    The whole part of a double is exact; the fraction is off by at most half the spacing of doubles there,
+    less than half a nanosecond. Further off, the text had digits below the nanosecond.
+
+    Returns:
+        The nanoseconds, and where they are known: not where the number is None (there the value is 0).
+
+    Raises:
+        InexactTimesError: a number is too large, or has digits below the nanosecond.
+    """
+    values = np.array(numbers, np.float64)
+    known = ~np.isnan(values)
+    if not known.all():
+        values[~known] = 0.0
+    whole = np.floor(values)
+    nanos = (values - whole) * 1000
+    fraction = np.rint(nanos)
+    np.abs(values, out=values)
+    if len(values) and values.max() >= _DOUBLE:
+        raise InexactTimesError
+    if (np.abs(nanos - fraction) > np.spacing(values) * 500 + 1e-9).any():
+        raise InexactTimesError
+    return whole.astype(np.int64) * 1000 + fraction.astype(np.int64), known
 
 
 def nanoseconds(numbers: Sequence[Raw | bytes]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
