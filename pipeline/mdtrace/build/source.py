@@ -1,7 +1,7 @@
 """One source from its file to Parquet: read, link, write."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from mdtrace.tables.writer import ROWS_PER_FILE, write_rows
 
 Rows = list[dict[str, Any]]
 
-# Large tables: streamed from the stage in parts. Small ones: staged and linked rows joined in memory.
-STREAMED = ("host_ops", "launches", "device_ops", "counters")
+# Large tables (host_ops, launches, device_ops, counters) are streamed from the stage in parts. Small ones:
+# staged and linked rows joined in memory.
 SMALL = ("sources", "processes", "devices", "diagnostics")  # written once for the whole dataset
 JOINED = ("steps", "layers", "collectives", "arrivals", "op_costs")
 
@@ -66,8 +66,10 @@ def ingest_source(task: Task, pool: Pool) -> Done | InputError:
         done = Done()
         for ordinal, process in enumerate(facts.processes):
             staged = StagedProcess(folder, process.staged_as)
-            linked = link_process(staged, task.process_id(ordinal), task.source.label)
-            _write_process(task, ordinal, process, staged, linked, pool)
+            writer = _Writer(task, ordinal, process, staged, pool)
+            name = task.source.label
+            linked = link_process(staged, task.process_id(ordinal), name, writer.write, pool.workers)
+            writer.finish(linked)
             done.rows["processes"].append(_process_row(task, ordinal, process, linked))
             done.rows["devices"] += _device_rows(task, ordinal, process)
             found += [_of_process(d, ordinal) for d in linked.diagnostics]
@@ -80,31 +82,38 @@ def ingest_source(task: Task, pool: Pool) -> Done | InputError:
     return done
 
 
-def _write_process(
-    task: Task, ordinal: int, process: ProcessFacts, staged: StagedProcess, linked: Linked, pool: Pool
-) -> None:
-    """All event tables of one process; parts of large tables in parallel."""
-    process_id = task.process_id(ordinal)
-    parts: list[_Part] = []
-    for table in STREAMED:
-        columns = _save(linked.columns.get(table, {}), staged.folder / f"linked-{ordinal}-{table}.arrow")
-        for first in range(0, staged.rows(table), ROWS_PER_FILE):
-            parts.append(
-                _Part(task.work / "dataset", table, staged, first, columns, process_id, process.rank)
-            )
-    linked.columns = {t: c for t, c in linked.columns.items() if t not in STREAMED}
-    for _ in pool.map(_write_part, parts):
-        pass
-    for table in JOINED:
-        rows, columns_in_memory = _joined(staged, linked, table, process_id)
-        write_rows(
-            task.work / "dataset",
-            table,
-            rows.to_batches(),
-            process_id=process_id,
-            rank=process.rank,
-            linked=columns_in_memory,
-        )
+class _Writer:
+    """Writes the event tables of one process: large ones in parts, each table once its columns are linked."""
+
+    def __init__(
+        self, task: Task, ordinal: int, process: ProcessFacts, staged: StagedProcess, pool: Pool
+    ) -> None:
+        self._task, self._process, self._staged, self._pool = task, process, staged, pool
+        self._process_id = task.process_id(ordinal)
+        self._columns = staged.folder / f"linked-{ordinal}"
+        self._begun = [self._write("counters", None)]
+
+    def write(self, table: str, columns: Mapping[str, Any]) -> None:
+        """Begin to write a streamed table with its linked columns."""
+        self._begun.append(self._write(table, _save(columns, self._columns.with_suffix(f".{table}.arrow"))))
+
+    def _write(self, table: str, columns: Path | None) -> Iterator[None]:
+        folder, rank = self._task.work / "dataset", self._process.rank
+        parts = [
+            _Part(folder, table, self._staged, first, columns, self._process_id, rank)
+            for first in range(0, self._staged.rows(table), ROWS_PER_FILE)
+        ]
+        return self._pool.map(_write_part, parts)
+
+    def finish(self, linked: Linked) -> None:
+        """Write the small tables, and wait for the large ones."""
+        for table in JOINED:
+            rows = _joined(self._staged, linked, table, self._process_id)
+            folder, rank = self._task.work / "dataset", self._process.rank
+            write_rows(folder, table, rows.to_batches(), process_id=self._process_id, rank=rank)
+        for parts in self._begun:
+            for _ in parts:
+                pass
 
 
 @dataclass(frozen=True)
@@ -136,19 +145,15 @@ def _write_part(part: _Part) -> None:
     )
 
 
-def _save(columns: Mapping[str, Any], path: Path) -> Path | None:
+def _save(columns: Mapping[str, Any], path: Path) -> Path:
     """Linked columns on disk, where workers map the part they need."""
-    if not columns:
-        return None
     table = pa.table(dict(columns))
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
     return path
 
 
-def _joined(
-    staged: StagedProcess, linked: Linked, table: str, process_id: int
-) -> tuple[pa.Table, Mapping[str, Any]]:
+def _joined(staged: StagedProcess, linked: Linked, table: str, process_id: int) -> pa.Table:
     """Rows of a small table: what the reader staged, then what linking made."""
     rows = staged.table(table)
     for name in ROW_REFERENCES.get(table, ()):
@@ -162,7 +167,7 @@ def _joined(
             for f in schema
         ]
         rows = pa.concat_tables([rows, pa.Table.from_arrays(full, schema=schema)])
-    return rows, linked.columns.get(table, {})
+    return rows
 
 
 def _process_row(task: Task, ordinal: int, process: ProcessFacts, linked: Linked) -> dict[str, Any]:

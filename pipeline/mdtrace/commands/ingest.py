@@ -83,15 +83,17 @@ def run(
     target = add or out or _default_name(traces)
     given = _given_ranks(traces, rank, ranks or [])
 
-    from mdtrace.build.job import build
-    from mdtrace.commands.progress import progress
     from mdtrace.ingest.pool import Pool
 
     work = sum(_size(t) for t in traces)
-    # Workers are fresh interpreters: below this, starting one costs more than it saves.
+    # Below this, starting workers costs more than they save.
     spare = (os.cpu_count() or 1) if work >= _WORTH_WORKERS else 1
-    with Pool(jobs or spare) as pool, progress("Ingesting", work, pool.done, quiet=quiet):
-        dataset = build(traces, target, ranks=given, add=add is not None, overwrite=overwrite, pool=pool)
+    with Pool(jobs or spare, ("mdtrace.build.job", "mdtrace.ingest.detect")) as pool:
+        from mdtrace.build.job import build
+        from mdtrace.commands.progress import progress
+
+        with progress("Ingesting", work, pool.done, quiet=quiet):
+            dataset = build(traces, target, ranks=given, add=add is not None, overwrite=overwrite, pool=pool)
     typer.echo(str(target))
     errors = _report(dataset, quiet=quiet)
     if strict and errors:

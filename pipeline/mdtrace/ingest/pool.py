@@ -1,9 +1,11 @@
 """Worker processes, and the one counter of work done that all of them advance."""
 
 import multiprocessing
+import multiprocessing.forkserver
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
@@ -48,27 +50,50 @@ def _undisturbed() -> Iterator[None]:
             signal.raise_signal(caught)
 
 
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """What runs as the main module is not imported by processes started in the block: no task of ours is
+    defined there, and a script may have no guard against being imported."""
+    main = sys.modules["__main__"]
+    hidden = {name: getattr(main, name, None) for name in ("__file__", "__spec__")}
+    try:
+        for name in hidden:
+            setattr(main, name, None)
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
+
+
 class Pool(AbstractContextManager["Pool"]):
     """`workers` processes, started when first needed; with one worker everything runs here.
 
-    Workers are fresh interpreters: forking a process that has run Arrow or DuckDB threads can hang.
-    Pickled (into a worker), a pool becomes a pool of one that advances the same counter.
+    Workers are forked off a fresh interpreter: forking this process, which may have run Arrow or DuckDB
+    threads, can hang. Pickled (into a worker), a pool becomes a pool of one that advances the same counter.
+
+    Args:
+        modules: what workers will need; loaded from now on, beside what this process does.
     """
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, modules: Sequence[str] = ()) -> None:
         self.workers = workers
         self._executor: ProcessPoolExecutor | None = None
+        self._context = multiprocessing.get_context("forkserver")
+        if workers > 1:
+            self._context.set_forkserver_preload(list(modules))
+            multiprocessing.forkserver.ensure_running()
         if _done is None:
-            _adopt(multiprocessing.get_context("spawn").Value("q", 0))
+            _adopt(self._context.Value("q", 0))
 
     def map(self, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """Results in the order of the items, whichever worker is done first."""
         if self.workers == 1:
             return map(call, items)
-        if self._executor is None:
-            context = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(_done,))
-        with _undisturbed():  # a worker whose start is cut short complains on stderr
+        with _undisturbed(), _without_main():  # a worker whose start is cut short complains on stderr
+            if self._executor is None:
+                self._executor = ProcessPoolExecutor(
+                    self.workers, self._context, initializer=_begin, initargs=(_done,)
+                )
             results = self._executor.map(call, items)
         return self._results(results)
 

@@ -8,6 +8,7 @@ grow with the text in the trace.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +132,18 @@ class StagedProcess:
         self.folder = folder
         self.keys = keys
 
-    def _files(self, table: str) -> Iterator[_File]:
-        for segment in sorted(self.folder.glob("[0-9]*")):
-            lengths = json.loads((segment / "lengths.json").read_text())
-            for key in self.keys:
-                name = f"{key}-{table}"
-                yield _File(segment / f"{name}.arrow", lengths.get(name, []))
+    def _files(self, table: str) -> list[_File]:
+        names = [f"{key}-{table}" for key in self.keys]
+        return [
+            _File(segment / f"{name}.arrow", lengths.get(name, []))
+            for segment, lengths in self._segments
+            for name in names
+        ]
+
+    @cached_property
+    def _segments(self) -> list[tuple[Path, dict[str, list[int]]]]:
+        found = sorted(self.folder.glob("[0-9]*"))
+        return [(segment, json.loads((segment / "lengths.json").read_text())) for segment in found]
 
     def rows(self, table: str) -> int:
         return sum(sum(f.lengths) for f in self._files(table))
@@ -175,7 +182,7 @@ class StagedProcess:
         """How far the rows of each anchor table have moved, for each staged file."""
         shifts: list[dict[str, int]] = []
         anchors = ("device_ops", "host_ops")
-        files = {a: list(self._files(a)) for a in anchors}
+        files = {a: self._files(a) for a in anchors}
         seen = dict.fromkeys(anchors, 0)
         for number in range(len(files["host_ops"])):
             shifts.append(dict(seen))

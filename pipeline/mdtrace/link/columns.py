@@ -6,9 +6,10 @@ few distinct texts, so that a pattern is tried once a text and not once an event
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.nesting import NONE, OPEN, Flags, Rows, Times
 from mdtrace.tables.schema import row_id
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -154,15 +158,16 @@ class HostOps:
         return len(self.start)
 
 
-def host_ops(staged: StagedProcess, thread: Rows) -> HostOps:
-    start, end = bounds(staged, "host_ops")
-    return HostOps(
-        staged,
-        thread,
-        start,
-        end,
-        flags(staged, "host_ops", "duplicate"),
-        names(staged, "host_ops"),
-        names(staged, "host_ops", "kind"),
-        names(staged, "host_ops", "form"),
-    )
+def host_ops(staged: StagedProcess, thread: Rows, beside: Executor | None = None) -> HostOps:
+    """All of them; columns are read side by side where there is an executor."""
+    times = later(beside, bounds, staged, "host_ops")
+    duplicate = later(beside, flags, staged, "host_ops", "duplicate")
+    texts = [later(beside, names, staged, "host_ops", column) for column in ("name", "kind", "form")]
+    return HostOps(staged, thread, *times(), duplicate(), *(text() for text in texts))
+
+
+def later(
+    beside: Executor | None, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+) -> Callable[[], R]:
+    """The result of a call: begun at once in the executor, without one made when it is asked for."""
+    return partial(call, *args, **kwargs) if beside is None else beside.submit(call, *args, **kwargs).result

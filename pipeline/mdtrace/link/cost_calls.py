@@ -86,17 +86,37 @@ class ListTypes:
     types: list[str]
 
 
-def find_costs(staged: StagedProcess, host: HostOps, modelled: Modelled, lists: ListTypes) -> Costs:
-    """Costs of all rows whose model looks at arguments."""
+@dataclass(frozen=True)
+class Arguments:
+    """What the traces recorded of the calls whose model looks at arguments: by column the distinct texts, and
+    which of them each of the rows has (NONE: none)."""
+
+    rows: Rows
+    texts: list[dict[str, int]]
+    codes: list[NDArray[np.int32]]
+
+
+def read_arguments(staged: StagedProcess, modelled: Modelled) -> Arguments:
+    """The recorded arguments as codes, read a batch at a time; scalars only where they matter."""
     rows = np.flatnonzero(modelled.where("whole", "wrapper"))
-    known: list[dict[str, int]] = [{} for _ in _COLUMNS]
     scalars = np.array([*(m.scalars for m in modelled.models), False])[modelled.of[rows]]
-    texts = _encode(staged, rows, scalars, known)
-    first, which = _distinct([host.names.codes[rows], *texts, lists.of[rows]])
-    by_code = [[*k, None] for k in known]  # code NONE finds None
+    texts: list[dict[str, int]] = [{} for _ in _COLUMNS]
+    parts: list[list[NDArray[np.int32]]] = [[np.empty(0, np.int32)] for _ in _COLUMNS]
+    for batch, mine, wanted in _batches(staged, rows, scalars):
+        for i in range(len(_COLUMNS)):
+            own = encode(batch.column(i), texts[i]).take(mine)
+            parts[i].append(np.where(wanted, own, np.int32(NONE)) if i == _SCALARS else own)
+    return Arguments(rows, texts, [np.concatenate(p) for p in parts])
+
+
+def find_costs(host: HostOps, modelled: Modelled, arguments: Arguments, lists: ListTypes) -> Costs:
+    """Costs of all rows whose model looks at arguments."""
+    rows = arguments.rows
+    first, which = _distinct([host.names.codes[rows], *arguments.codes, lists.of[rows]])
+    by_code = [[*known, None] for known in arguments.texts]  # code NONE finds None
     costs = []
     for at in first.tolist():
-        given = [decoded[int(codes[at])] for decoded, codes in zip(by_code, texts, strict=True)]
+        given = [texts[int(codes[at])] for texts, codes in zip(by_code, arguments.codes, strict=True)]
         dims, types, strides, concrete = given
         hint = [*lists.types, None][int(lists.of[rows[at]])]
         recorded = Recorded(dims, types, strides, concrete, hint)
@@ -111,18 +131,6 @@ def _cost(name: str, model: Model, recorded: Recorded) -> Cost:
     except UnknownError as unknown:
         return Cost(reason=str(unknown))
     return evaluate(model, call)
-
-
-def _encode(
-    staged: StagedProcess, rows: Rows, scalars: Flags, known: Sequence[dict[str, int]]
-) -> list[NDArray[np.int32]]:
-    """The recorded texts of some rows as codes, a batch at a time; scalars only where they matter."""
-    parts: list[list[NDArray[np.int32]]] = [[np.empty(0, np.int32)] for _ in _COLUMNS]
-    for batch, mine, wanted in _batches(staged, rows, scalars):
-        for i in range(len(_COLUMNS)):
-            own = encode(batch.column(i), known[i]).take(mine)
-            parts[i].append(np.where(wanted, own, np.int32(NONE)) if i == _SCALARS else own)
-    return [np.concatenate(p) for p in parts]
 
 
 def _batches(

@@ -23,7 +23,7 @@ import pyarrow as pa
 from mdtrace.costs import Cost
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.columns import HostOps, flags, ids, integers, names, nullable
-from mdtrace.link.cost_calls import Costs, Modelled, find_costs, find_models, list_types
+from mdtrace.link.cost_calls import Arguments, Costs, Modelled, find_costs, find_models, list_types
 from mdtrace.link.cost_collectives import MODEL, collective_costs
 from mdtrace.link.launches import DeviceLinks
 from mdtrace.link.nesting import NONE, Flags, Nest, Rows, Times, nearest, nearest_of, take
@@ -35,6 +35,11 @@ GRAPH = "replayed from a graph"
 _LONGEST = 1 << 42  # ns, over an hour: of what is longer, that much counts, so that sums fit
 
 
+def operator_models(host: HostOps, tree: Nest) -> Modelled:
+    """The cost model of each operator that nests."""
+    return find_models(host, host.kind("operator", "nvtx") & tree.nested & ~host.duplicate)
+
+
 def operator_costs(
     staged: StagedProcess,
     host: HostOps,
@@ -42,6 +47,8 @@ def operator_costs(
     links: DeviceLinks,
     collectives: pa.Table,
     process_id: int,
+    modelled: Modelled,
+    arguments: Arguments,
 ) -> pa.Table:
     """Rows of `op_costs` without the written columns, ascending.
 
@@ -52,10 +59,8 @@ def operator_costs(
         collectives: rows of `collectives`, whose local work is theirs.
     """
     work = _device_work(staged, links)
-    eligible = host.kind("operator", "nvtx") & tree.nested & ~host.duplicate
-    modelled = find_models(host, eligible)
     kernels = list_types(links.host, names(staged, "device_ops"), len(host))
-    costs = find_costs(staged, host, modelled, kernels)
+    costs = find_costs(host, modelled, arguments, kernels)
     chosen = choose(tree.parent, modelled, costs, work.launchers(len(host)))
     beside = _beside(tree.parent, chosen, collective_costs(collectives, links))
     chosen[list(beside)] = True

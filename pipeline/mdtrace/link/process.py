@@ -1,5 +1,7 @@
 """Links the staged rows of one process: what the writer needs beside them."""
 
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,8 +11,19 @@ from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.autograd import forward_of
 from mdtrace.link.checks import Checked, check
 from mdtrace.link.collectives import find_collectives
-from mdtrace.link.columns import HostOps, bounds, host_ops, ids, integers, names, nullable, threads
-from mdtrace.link.costs import operator_costs
+from mdtrace.link.columns import (
+    HostOps,
+    bounds,
+    host_ops,
+    ids,
+    integers,
+    later,
+    names,
+    nullable,
+    threads,
+)
+from mdtrace.link.cost_calls import Arguments, Modelled, read_arguments
+from mdtrace.link.costs import operator_costs, operator_models
 from mdtrace.link.launches import DeviceLinks, externals, link_device_ops, link_launches
 from mdtrace.link.layers import Layers, find_layers
 from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, nearest_of, nest, take, with_copies
@@ -18,36 +31,69 @@ from mdtrace.link.phases import Phase, phase_column, phases, take_phase
 from mdtrace.link.steps import Steps, find_steps, staged_steps
 from mdtrace.tables.diagnostics import Diagnostic
 
+Ready = Callable[[str, Mapping[str, pa.Array]], None]
+
 
 @dataclass
 class Linked:
     """What linking found.
 
     Attributes:
-        columns: by staged table (host_ops, launches, device_ops) the `link` columns, a value per staged row.
+        columns: by staged table (host_ops, launches, device_ops) the `link` columns, a value per staged row;
+            empty where somebody else was told them.
         tables: rows of whole tables made here (steps, layers, collectives), without the `write` columns;
             they follow rows of the same table that the reader staged.
         start_ns, end_ns: bounds of all events of the process; None without events.
     """
 
-    columns: dict[str, dict[str, pa.Array]] = field(default_factory=dict)
+    columns: dict[str, Mapping[str, pa.Array]] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     start_ns: int | None = None
     end_ns: int | None = None
 
 
-def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
+def link_process(
+    staged: StagedProcess,
+    process_id: int,
+    file: str,
+    ready: Ready | None = None,
+    workers: int = 1,
+) -> Linked:
     """Nest, join and attribute the rows of one process.
 
     Args:
         process_id: ids of rows are `tables.schema.row_id(process_id, row)`.
         file: what diagnostics call the source.
+        ready: told the `link` columns of a staged table as soon as they are complete.
+        workers: threads to read staged columns with, beside the linking.
     """
     linked = Linked()
+    told = ready or linked.columns.__setitem__
+    if workers == 1:
+        _link(linked, _Task(staged, process_id, file, told, None))
+    else:
+        with ThreadPoolExecutor(workers) as beside:
+            _link(linked, _Task(staged, process_id, file, told, beside))
+    return linked
+
+
+@dataclass(frozen=True)
+class _Task:
+    staged: StagedProcess
+    process_id: int
+    file: str
+    ready: Ready
+    beside: Executor | None
+
+
+def _link(linked: Linked, task: _Task) -> None:
+    staged, process_id = task.staged, task.process_id
     host_threads, launch_threads = threads(staged, "host_ops", "launches")
-    host = host_ops(staged, host_threads)
+    host = host_ops(staged, host_threads, task.beside)
     tree = _nest(staged, host)
+    modelled = operator_models(host, tree)
+    arguments = later(task.beside, read_arguments, staged, modelled)
     steps = staged_steps(staged) if staged.rows("steps") else find_steps(host, tree)
     forward = forward_of(staged, host)
     layers = find_layers(host, tree, forward)
@@ -56,44 +102,46 @@ def link_process(staged: StagedProcess, process_id: int, file: str) -> Linked:
     made = {"layers": layers.table(process_id)}
     if not staged.rows("steps"):
         made["steps"] = steps.table(process_id)
-    made["collectives"] = _calls_and_work(
-        linked, _Host(staged, host, tree, steps, layers, phase, process_id, file), launch_threads
-    )
-    linked.tables |= {name: table for name, table in made.items() if len(table)}
-    linked.columns["host_ops"] = _host_columns(host, tree, steps, layers, phase, process_id)
+    task.ready("host_ops", _host_columns(host, tree, steps, layers, phase, process_id))
     linked.start_ns, linked.end_ns = _bounds(staged, host)
-    return linked
+    linked_host = _Host(task, host, tree, steps, layers, phase, modelled, arguments)
+    made["collectives"] = _calls_and_work(linked, linked_host, launch_threads)
+    linked.tables |= {name: table for name, table in made.items() if len(table)}
 
 
 @dataclass(frozen=True)
 class _Host:
     """The host's side of a process, linked."""
 
-    staged: StagedProcess
+    task: _Task
     ops: HostOps
     tree: Nest
     steps: Steps
     layers: Layers
     phase: Phase
-    process_id: int
-    file: str
+    modelled: Modelled
+    arguments: Callable[[], Arguments]
 
 
 def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
     """Link launches and device_ops, with what they show to be wrong; the collectives."""
-    staged, process_id = host.staged, host.process_id
+    task = host.task
+    staged, process_id = task.staged, task.process_id
     operators = externals(staged, host.ops)
     launches = link_launches(staged, host.ops, host.tree, thread, operators, host.steps)
     links = link_device_ops(staged, host.ops, launches, operators, host.steps)
-    linked.columns["launches"] = {
+    task.ready("device_ops", _device_columns(host, links))
+    launched = {
         "host_op_id": ids(launches.host, process_id),
         "step": nullable(launches.step, pa.int64()),
         "device_op_count": pa.array(links.launched),
     }
-    linked.columns["device_ops"] = _device_columns(host, links)
+    task.ready("launches", launched)
     found = find_collectives(staged, host.ops, host.tree, links, host.steps, process_id)
-    linked.tables["op_costs"] = operator_costs(staged, host.ops, host.tree, links, found, process_id)
-    checked = Checked(staged, host.ops, host.tree, launches, links, host.steps, operators, found, host.file)
+    linked.tables["op_costs"] = operator_costs(
+        staged, host.ops, host.tree, links, found, process_id, host.modelled, host.arguments()
+    )
+    checked = Checked(staged, host.ops, host.tree, launches, links, host.steps, operators, found, task.file)
     linked.diagnostics = check(checked)
     return found
 
@@ -127,10 +175,10 @@ def _device_columns(host: _Host, links: DeviceLinks) -> dict[str, pa.Array]:
     """
     inner = np.where(links.graph, NONE, links.inner)
     return {
-        "launch_id": ids(links.launch, host.process_id),
-        "host_op_id": ids(links.host, host.process_id),
+        "launch_id": ids(links.launch, host.task.process_id),
+        "host_op_id": ids(links.host, host.task.process_id),
         "step": nullable(links.step, pa.int64()),
-        "layer_id": ids(_device_layers(host, inner), host.process_id),
+        "layer_id": ids(_device_layers(host, inner), host.task.process_id),
         "phase": phase_column(take_phase(host.phase, inner)),
     }
 
@@ -138,7 +186,7 @@ def _device_columns(host: _Host, links: DeviceLinks) -> dict[str, pa.Array]:
 def _device_layers(host: _Host, inner: Rows) -> Rows:
     if not host.layers.paths:
         return np.full(len(inner), NONE, np.int64)
-    communication = names(host.staged, "device_ops", "class").where(lambda c: c == "communication")
+    communication = names(host.task.staged, "device_ops", "class").where(lambda c: c == "communication")
     kernels = np.flatnonzero(communication)
     layer = take(host.layers.of, inner)
     accumulating = nearest_of(host.tree.parent, host.layers.accumulate, inner[kernels])
