@@ -22,21 +22,6 @@ _TIMES = 10  # and how many times as long as each of them it lasts
 
 
 @dataclass(frozen=True)
-class Checked:
-    """All that is looked at."""
-
-    staged: StagedProcess
-    host: HostOps
-    nest: Nest
-    launches: Launches
-    links: DeviceLinks
-    steps: Steps
-    operators: Externals
-    collectives: pa.Table
-    file: str
-
-
-@dataclass(frozen=True)
 class Activities:
     """Device activities that are work (all but sync), once each: rows, stream numbers, times."""
 
@@ -47,6 +32,22 @@ class Activities:
 
     def of(self, chosen: Flags) -> "Activities":
         return Activities(self.rows[chosen], self.stream[chosen], self.start[chosen], self.end[chosen])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """All that is looked at."""
+
+    staged: StagedProcess
+    work: Activities
+    host: HostOps
+    nest: Nest
+    launches: Launches
+    links: DeviceLinks
+    steps: Steps
+    operators: Externals
+    collectives: pa.Table
+    file: str
 
 
 def activities(staged: StagedProcess) -> Activities:
@@ -64,12 +65,11 @@ def activities(staged: StagedProcess) -> Activities:
 
 def check(checked: Checked) -> list[Diagnostic]:
     """Findings about one process, in a fixed order."""
-    work = activities(checked.staged)
     found = [
-        *_launches(checked, work),
+        *_launches(checked),
         *_nesting(checked),
-        *_streams(checked, work),
-        *_clocks(checked, work),
+        *_streams(checked),
+        *_clocks(checked),
         *_graphs(checked),
         *_steps(checked),
         *_collectives(checked),
@@ -79,8 +79,9 @@ def check(checked: Checked) -> list[Diagnostic]:
     return found
 
 
-def _launches(checked: Checked, work: Activities) -> Iterator[Diagnostic]:
+def _launches(checked: Checked) -> Iterator[Diagnostic]:
     """Calls without kernels and activities without calls."""
+    work = checked.work
     if not len(work.rows):
         return
     if not len(checked.launches):
@@ -110,8 +111,9 @@ def _nesting(checked: Checked) -> Iterator[Diagnostic]:
         yield Diagnostic("crossing_host_ops", checked.nest.crossings)
 
 
-def _streams(checked: Checked, work: Activities) -> Iterator[Diagnostic]:
+def _streams(checked: Checked) -> Iterator[Diagnostic]:
     """Activities of one stream that overlap. Those of a graph may: it runs branches side by side."""
+    work = checked.work
     serial = work.of(~checked.links.graph[work.rows] & (work.end != OPEN))
     if not len(serial.rows):
         return
@@ -157,8 +159,9 @@ def _overlapping(serial: Activities) -> int:
     return count
 
 
-def _clocks(checked: Checked, work: Activities) -> Iterator[Diagnostic]:
+def _clocks(checked: Checked) -> Iterator[Diagnostic]:
     """Activities that start before the call that asks for them began: the clocks disagree."""
+    work = checked.work
     launch = checked.links.launch[work.rows]
     known = launch != NONE
     early = checked.launches.start[launch[known]] - work.start[known]

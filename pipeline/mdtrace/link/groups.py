@@ -44,7 +44,9 @@ def find_groups(host: HostOps, nest: Nest, records: Records, inner: Rows) -> Gro
         inner: the innermost host event around the launch of each kernel.
     """
     ends = nearest_of(nest.parent, host.names.match(_END, host.kind("nvtx")), inner)
-    members = _members(host, nest) if (ends != NONE).any() else {}
+    if not (ends != NONE).any():
+        return Groups([None] * len(ends), [1] * len(ends), [None] * len(ends), [NONE] * len(ends))
+    members = _members(host, nest)
     shared = Counter(ends.tolist())
     groups = Groups([], [], [], [])
     for end in ends.tolist():

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mdtrace.ingest.stage import StagedProcess
 from mdtrace.link.autograd import forward_of
-from mdtrace.link.checks import Checked, check
+from mdtrace.link.checks import Checked, activities, check
 from mdtrace.link.collectives import find_collectives
 from mdtrace.link.columns import (
     HostOps,
@@ -127,6 +127,7 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
     """Link launches and device_ops, with what they show to be wrong; the collectives."""
     task = host.task
     staged, process_id = task.staged, task.process_id
+    work = later(task.beside, activities, staged)
     operators = externals(staged, host.ops)
     launches = link_launches(staged, host.ops, host.tree, thread, operators, host.steps)
     links = link_device_ops(staged, host.ops, launches, operators, host.steps)
@@ -141,7 +142,9 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
     linked.tables["op_costs"] = operator_costs(
         staged, host.ops, host.tree, links, found, process_id, host.modelled, host.arguments()
     )
-    checked = Checked(staged, host.ops, host.tree, launches, links, host.steps, operators, found, task.file)
+    checked = Checked(
+        staged, work(), host.ops, host.tree, launches, links, host.steps, operators, found, task.file
+    )
     linked.diagnostics = check(checked)
     return found
 

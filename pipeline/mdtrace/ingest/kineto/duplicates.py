@@ -5,6 +5,8 @@ told apart by a hash of a few numbers; only those that agree in it are read agai
 """
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +27,25 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 _ROWS = 1 << 23  # hashes in memory at a time, of 8 bytes
 
 
-def flag_duplicates(folder: Path, keys: Iterable[int]) -> int:
-    """Set `duplicate` on every copy of an earlier event under the same stage key; returns how many."""
-    found = 0
-    for key in keys:
-        staged = StagedProcess(folder, (key,))
-        for table, columns in _NUMBERS.items():
-            copies = _copies(staged, table, columns)
-            found += len(copies)
-            if len(copies):
-                _flag(folder, table, key, copies)
-    return found
+def flag_duplicates(folder: Path, keys: Iterable[int], workers: int = 1) -> int:
+    """Set `duplicate` on every copy of an earlier event under the same stage key; returns how many.
+
+    Args:
+        workers: threads.
+    """
+
+    def flag(place: tuple[int, str]) -> int:
+        key, table = place
+        copies = _copies(StagedProcess(folder, (key,)), table, _NUMBERS[table])
+        if len(copies):
+            _flag(folder, table, key, copies)
+        return len(copies)
+
+    places = list(product(keys, _NUMBERS))
+    if workers == 1:
+        return sum(map(flag, places))
+    with ThreadPoolExecutor(workers) as threads:
+        return sum(threads.map(flag, places))
 
 
 def _copies(staged: StagedProcess, table: str, columns: list[str]) -> NDArray[np.int64]:

@@ -71,7 +71,8 @@ def read_kineto(source: Source, folder: Path, pool: Pool) -> SourceFacts:
         rewrite(folder, "comm_records", lambda batch: complete(batch, facts.groups, facts.world_size))
     processes = _processes(folder, account, facts)
     _settle_counts(account)
-    account.tally["duplicates"] = flag_duplicates(folder, {k for p in processes for k in p.staged_as})
+    keys = {key for process in processes for key in process.staged_as}
+    account.tally["duplicates"] = flag_duplicates(folder, keys, pool.workers)
     absolute = base_ns > 0 or _mostly_epoch(account)
     return SourceFacts(
         format="kineto",
