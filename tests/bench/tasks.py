@@ -17,8 +17,9 @@ def pandas_read_sql(path: str) -> None:
 
 
 def nsys_to_parquet(path: str, out: str) -> None:
-    """Reading an nsys export to Parquet with two workers, nothing linked."""
+    """Reading an nsys export to Parquet in two threads, nothing linked."""
     import shutil
+    from concurrent.futures import ThreadPoolExecutor
 
     import pyarrow as pa
 
@@ -35,10 +36,16 @@ def nsys_to_parquet(path: str, out: str) -> None:
         facts = read_nsys(Source(Path(path), "bench"), folder / "stage", pool)
     staged = StagedProcess(folder / "stage", facts.processes[0].staged_as)
     counted = {"device_op_count": pa.array([0] * ROWS_PER_FILE, pa.int32())}
-    for table in ("device_ops", "launches", "host_ops"):
-        for first in range(0, staged.rows(table), ROWS_PER_FILE):
-            batches = staged.batches(table, first, first + ROWS_PER_FILE)
-            write_rows(folder, table, batches, process_id=0, rank=None, linked=counted, first_row=first)
+
+    def write(part: tuple[str, int]) -> None:
+        table, first = part
+        batches = staged.batches(table, first, first + ROWS_PER_FILE)
+        write_rows(folder, table, batches, process_id=0, rank=None, linked=counted, first_row=first)
+
+    tables = ("device_ops", "launches", "host_ops")
+    parts = [(table, first) for table in tables for first in range(0, staged.rows(table), ROWS_PER_FILE)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, parts))
 
 
 def account(dataset: str) -> None:
@@ -121,4 +128,8 @@ def match(ranks: str, collectives: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] != "pandas_read_sql":
+        from mdtrace.process import settle
+
+        settle()  # as every process of the command line does
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from mdtrace.ingest.stage import StagedProcess
-from mdtrace.link.columns import HostOps, bounds, flags, integers, names
+from mdtrace.link.columns import HostOps, flags, integers, names
 from mdtrace.link.launches import DeviceLinks, Externals, Launches
 from mdtrace.link.nesting import NONE, OPEN, Flags, Nest, Rows, Times, by_thread_and_start, nest
 from mdtrace.link.steps import Steps
@@ -50,11 +50,15 @@ class Checked:
     file: str
 
 
-def activities(staged: StagedProcess) -> Activities:
-    """Work of the devices, copies of events left out."""
+def activities(staged: StagedProcess, times: tuple[Times, Times]) -> Activities:
+    """Work of the devices, copies of events left out.
+
+    Args:
+        times: starts and ends of device_ops.
+    """
     work = names(staged, "device_ops", "kind").where(lambda kind: kind != "sync")
     rows = np.flatnonzero(work & ~flags(staged, "device_ops", "duplicate"))
-    start, end = (b[rows] for b in bounds(staged, "device_ops"))
+    start, end = (t[rows] for t in times)
     pairs = np.stack([integers(staged, "device_ops", c)[rows] for c in ("device_id", "stream_id")], axis=1)
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
     new = np.any(np.diff(pairs[order], axis=0, prepend=pairs[order[:1]]) != 0, axis=1)

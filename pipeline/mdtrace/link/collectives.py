@@ -8,16 +8,22 @@ import pyarrow as pa
 
 from mdtrace.ingest.classify import collective_kind
 from mdtrace.ingest.stage import StagedProcess, conform, staged_schema
-from mdtrace.link.columns import HostOps, bounds, closed, flags, ids, integers, names, nullable
+from mdtrace.link.columns import HostOps, closed, flags, ids, integers, names, nullable
 from mdtrace.link.evidence import PAIRS, Found, of_backends, of_kernels, of_ranges
 from mdtrace.link.launches import DeviceLinks
-from mdtrace.link.nesting import Nest, Rows
+from mdtrace.link.nesting import Nest, Rows, Times
 from mdtrace.link.records import Records, lent, payload, read_records, shapes
 from mdtrace.link.steps import Steps
 
 
 def find_collectives(
-    staged: StagedProcess, host: HostOps, nest: Nest, links: DeviceLinks, steps: Steps, process_id: int
+    staged: StagedProcess,
+    host: HostOps,
+    nest: Nest,
+    links: DeviceLinks,
+    times: tuple[Times, Times],
+    steps: Steps,
+    process_id: int,
 ) -> pa.Table:
     """Rows of `collectives`, in order of the kinds of evidence, then of the file.
 
@@ -26,6 +32,9 @@ def find_collectives(
     them stand records of CPU backends (gloo, MPI), which never have a kernel. Without such kernels one record
     of a backend is one collective; without those, one NVTX range named like one, the innermost of its kind.
     Where the reader staged collectives (Horovod), it has told all of them: their host events are not more.
+
+    Args:
+        times: starts and ends of device_ops.
     """
     if staged.rows("collectives"):
         return staged_schema("collectives").empty_table()
@@ -38,7 +47,7 @@ def find_collectives(
     found.append(of_backends(host, nest, records, beside=bool(len(kernels))))
     if not len(kernels) and not len(found[-1].rows):
         found.append(of_ranges(host, nest, records))
-    tables = [_table(staged, host, links, steps, records, f, process_id) for f in found]
+    tables = [_table(staged, host, links, times, steps, records, f, process_id) for f in found]
     return pa.concat_tables(tables)
 
 
@@ -46,6 +55,7 @@ def _table(
     staged: StagedProcess,
     host: HostOps,
     links: DeviceLinks,
+    times: tuple[Times, Times],
     steps: Steps,
     records: Records,
     found: Found,
@@ -62,7 +72,11 @@ def _table(
     columns = {
         **arguments,
         **sizes,
-        **(_on_device if found.evidence == "kernel" else _on_host)(staged, host, links, steps, found.rows),
+        **(
+            _on_device(staged, links, times, found.rows)
+            if found.evidence == "kernel"
+            else _on_host(host, steps, found.rows)
+        ),
         "kind": kind,
         "name": found.name,
         "evidence": [found.evidence] * len(found.rows),
@@ -84,9 +98,9 @@ def _first_kind(names_: tuple[str | None, ...]) -> str:
 
 
 def _on_device(
-    staged: StagedProcess, host: HostOps, links: DeviceLinks, steps: Steps, rows: Rows
+    staged: StagedProcess, links: DeviceLinks, times: tuple[Times, Times], rows: Rows
 ) -> dict[str, Any]:
-    start, end = bounds(staged, "device_ops")
+    start, end = times
     return {
         "device_id": nullable(integers(staged, "device_ops", "device_id")[rows], pa.int32()),
         "stream_id": nullable(integers(staged, "device_ops", "stream_id")[rows], pa.int64()),
@@ -96,9 +110,7 @@ def _on_device(
     }
 
 
-def _on_host(
-    staged: StagedProcess, host: HostOps, links: DeviceLinks, steps: Steps, rows: Rows
-) -> dict[str, Any]:
+def _on_host(host: HostOps, steps: Steps, rows: Rows) -> dict[str, Any]:
     return {
         "start_ns": host.start[rows],
         "end_ns": closed(host.end[rows]),

@@ -70,9 +70,10 @@ def link_launches(
 
 def _owner(host: HostOps, nest: Nest, inner: Rows) -> Rows:
     """From the innermost event to the operator or NVTX range it is or lies in, else the annotation."""
-    operator = nearest_of(nest.parent, host.kind("operator", "nvtx"), inner)
-    annotation = nearest_of(nest.parent, host.kind("annotation"), inner)
-    return np.where(operator != NONE, operator, annotation)
+    owner = nearest_of(nest.parent, host.kind("operator", "nvtx"), inner)
+    none = np.flatnonzero(owner == NONE)
+    owner[none] = nearest_of(nest.parent, host.kind("annotation"), inner[none])
+    return owner
 
 
 @dataclass(frozen=True)

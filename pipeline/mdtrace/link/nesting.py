@@ -170,10 +170,12 @@ def nearest(parent: Rows, wanted: Flags) -> Rows:
 
 
 def nearest_of(parent: Rows, wanted: Flags, rows: Rows) -> Rows:
-    """`nearest` for some rows only, NONE for the row NONE: climbs from each of them."""
+    """`nearest` for some rows only, NONE for the row NONE: climbs from each of them, if they are few."""
     found = rows.copy()
     todo = np.flatnonzero(found != NONE)
     todo = todo[~wanted[found[todo]]]
+    if 2 * len(todo) > len(parent):
+        return take(nearest(parent, wanted), rows)
     for _ in range(_CLIMB):
         if not len(todo):
             return found

@@ -26,7 +26,7 @@ from mdtrace.link.cost_calls import Arguments, Modelled, read_arguments
 from mdtrace.link.costs import operator_costs, operator_models
 from mdtrace.link.launches import DeviceLinks, externals, link_device_ops, link_launches
 from mdtrace.link.layers import Layers, find_layers
-from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, nearest_of, nest, take, with_copies
+from mdtrace.link.nesting import NONE, OPEN, Nest, Rows, Times, nearest_of, nest, take, with_copies
 from mdtrace.link.phases import Phase, phase_column, phases, take_phase
 from mdtrace.link.steps import Steps, find_steps, staged_steps
 from mdtrace.tables.diagnostics import Diagnostic
@@ -103,7 +103,6 @@ def _link(linked: Linked, task: _Task) -> None:
     if not staged.rows("steps"):
         made["steps"] = steps.table(process_id)
     task.ready("host_ops", _host_columns(host, tree, steps, layers, phase, process_id))
-    linked.start_ns, linked.end_ns = _bounds(staged, host)
     linked_host = _Host(task, host, tree, steps, layers, phase, modelled, arguments)
     made["collectives"] = _calls_and_work(linked, linked_host, launch_threads)
     linked.tables |= {name: table for name, table in made.items() if len(table)}
@@ -127,9 +126,12 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
     """Link launches and device_ops, with what they show to be wrong; the collectives."""
     task = host.task
     staged, process_id = task.staged, task.process_id
-    work = later(task.beside, activities, staged)
+    times = bounds(staged, "device_ops")
+    work = later(task.beside, activities, staged, times)
     operators = externals(staged, host.ops)
     launches = link_launches(staged, host.ops, host.tree, thread, operators, host.steps)
+    spans = [(host.ops.start, host.ops.end), (launches.start, launches.end), times]
+    linked.start_ns, linked.end_ns = _bounds(staged, spans)
     links = link_device_ops(staged, host.ops, launches, operators, host.steps)
     task.ready("device_ops", _device_columns(host, links))
     launched = {
@@ -138,7 +140,7 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
         "device_op_count": pa.array(links.launched),
     }
     task.ready("launches", launched)
-    found = find_collectives(staged, host.ops, host.tree, links, host.steps, process_id)
+    found = find_collectives(staged, host.ops, host.tree, links, times, host.steps, process_id)
     linked.tables["op_costs"] = operator_costs(
         staged, host.ops, host.tree, links, found, process_id, host.modelled, host.arguments()
     )
@@ -197,9 +199,8 @@ def _device_layers(host: _Host, inner: Rows) -> Rows:
     return layer
 
 
-def _bounds(staged: StagedProcess, host: HostOps) -> tuple[int | None, int | None]:
+def _bounds(staged: StagedProcess, spans: list[tuple[Times, Times]]) -> tuple[int | None, int | None]:
     """First start and last end of all events; of what was never closed the start counts."""
-    spans = [(host.start, host.end), *(bounds(staged, table) for table in ("launches", "device_ops"))]
     if staged.rows("collectives"):
         spans.append(
             (integers(staged, "collectives", "start_ns", 0), integers(staged, "collectives", "end_ns", OPEN))
