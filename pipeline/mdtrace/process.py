@@ -12,7 +12,7 @@ from types import ModuleType
 _BLAS = "OPENBLAS_NUM_THREADS"
 # glibc's mallopt: memory freed at the top of the heap is kept up to the first, blocks up to the second come
 # from the heap; both are fixed at 128 kB otherwise, or grow with what was freed.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = (-1, 64 << 20), (-3, 32 << 20)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = (-1, 16 << 20), (-3, 32 << 20)
 
 
 def settle() -> None:

@@ -62,6 +62,7 @@ def ingest_source(task: Task, pool: Pool) -> Done | InputError:
     folder.mkdir()
     try:
         facts = reader(task.format)(task.source, folder, pool)
+        pa.default_memory_pool().release_unused()  # linking needs blocks of other sizes
         found = resolve_ranks(task.source.label, facts, task.ranks)
         done = Done()
         for ordinal, process in enumerate(facts.processes):

@@ -8,13 +8,16 @@ grow with the text in the trace.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mdtrace.tables.schema import tables
+
+_CODED = pa.dictionary(pa.int8(), pa.string())
 
 # What a collective's arguments are attached to: a row of device_ops or host_ops of the same
 # process. Linking turns these into `collectives`; they are not a table of the dataset.
@@ -39,11 +42,29 @@ COMM_RECORDS = pa.schema(
 )
 
 
+@cache
 def staged_schema(table: str) -> pa.Schema:
     """Columns a reader may supply for a table."""
     if table == "comm_records":
         return COMM_RECORDS
     return pa.schema([f.with_nullable(True) for f in tables()[table].arrow("read")])
+
+
+@cache
+def _stored_schema(table: str) -> pa.Schema:
+    """The same as it is staged: texts of a few declared values as codes, which nobody has to hash again."""
+    schema = staged_schema(table)
+    if table != "comm_records":
+        for column in tables()[table].columns:
+            if column.values and column.origin == "read":
+                place = schema.get_field_index(column.name)
+                schema = schema.set(place, schema.field(place).with_type(_CODED))
+    return schema
+
+
+@cache
+def _values(table: str, column: str) -> pa.Array:
+    return pa.array(tables()[table].column(column).values, pa.string())
 
 
 def segment_name(segment: int) -> str:
@@ -63,10 +84,33 @@ def conform(columns: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     unknown = set(columns) - set(schema.names)
     if unknown:
         raise KeyError(f"no such columns: {sorted(unknown)}")
-    length = next(len(c) for c in columns.values() if c is not None)
+    length = _length(columns)
     return pa.RecordBatch.from_arrays(
         [_column(columns.get(f.name), f, length) for f in schema], schema=schema
     )
+
+
+def _length(columns: Mapping[str, Any]) -> int:
+    return next(len(c) for c in columns.values() if c is not None)
+
+
+def _code(table: str, name: str, values: Any, length: int) -> pa.Array:
+    """Texts as codes into the declared values.
+
+    Raises:
+        ValueError: a text is none of them.
+    """
+    declared = _values(table, name)
+    if values is None:
+        return pa.DictionaryArray.from_arrays(pa.nulls(length, pa.int8()), declared)
+    array = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    if pa.types.is_dictionary(array.type):
+        codes = pc.index_in(array.dictionary, declared).take(array.indices)
+    else:
+        codes = pc.index_in(array, declared)
+    if codes.null_count != array.null_count:
+        raise ValueError(f"{table}.{name}: not one of {declared.to_pylist()}")
+    return pa.DictionaryArray.from_arrays(codes.cast(pa.int8()), declared)
 
 
 def _column(values: Any, field: pa.Field, length: int) -> pa.Array:
@@ -100,9 +144,13 @@ class Stage:
         return sum(self._lengths.get(f"{key}-{table}", ()))
 
     def write(self, key: int, table: str, columns: Mapping[str, Any]) -> None:
-        """Append rows of a table; see `conform`."""
-        schema = staged_schema(table)
-        batch = conform(columns, schema)
+        """Append rows of a table; see `conform`. Texts may come as dictionary arrays."""
+        schema = _stored_schema(table)
+        length = _length(columns)
+        coded = {
+            f.name: _code(table, f.name, columns.get(f.name), length) for f in schema if f.type == _CODED
+        }
+        batch = conform({**columns, **coded}, schema)
         if batch.num_rows == 0:
             return
         if (key, table) not in self._writers:
@@ -156,12 +204,23 @@ class StagedProcess:
         return pa.Table.from_batches(batches, pa.schema([schema.field(c) for c in wanted]))
 
     def batches(
-        self, name: str, start: int = 0, stop: int | None = None, columns: list[str] | None = None
+        self,
+        name: str,
+        start: int = 0,
+        stop: int | None = None,
+        columns: list[str] | None = None,
+        *,
+        coded: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of rows start…stop of a table, in order, one in memory at a time."""
-        schema = staged_schema(name)
+        """The batches of rows start…stop of a table, in order, one in memory at a time.
+
+        Args:
+            coded: give texts of a few declared values as the dictionary arrays that they are staged as.
+        """
+        schema = _stored_schema(name)
         wanted = columns or schema.names
         options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(c) for c in wanted])
+        decoded = [] if coded else [c for c in wanted if schema.field(c).type == _CODED]
         row = 0
         shifts = self._shifts() if name == "comm_records" else None
         for number, file in enumerate(self._files(name)):
@@ -175,6 +234,9 @@ class StagedProcess:
                     first, last = max(start - row, 0), min(length, (stop or end) - row)
                     if first < last:
                         batch = reader.get_batch(i).select(wanted).slice(first, last - first)
+                        for c in decoded:
+                            place = wanted.index(c)
+                            batch = batch.set_column(place, c, batch.column(place).dictionary_decode())
                         yield _shift(batch, shifts[number]) if shifts else batch
                     row += length
 

@@ -63,7 +63,7 @@ class Names:
 def names(staged: StagedProcess, table: str, column: str = "name") -> Names:
     """A text column of a staged table, encoded a batch at a time, in as few bytes as its codes need."""
     known: dict[str, int] = {}
-    parts = [encode(b.column(0), known) for b in staged.batches(table, columns=[column])]
+    parts = [encode(b.column(0), known) for b in staged.batches(table, columns=[column], coded=True)]
     narrow = np.min_scalar_type(-len(known) - 1)
     return Names(np.concatenate([p.astype(narrow) for p in parts] or [np.empty(0, narrow)]), list(known))
 

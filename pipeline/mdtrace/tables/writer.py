@@ -64,10 +64,18 @@ def write_table(folder: Path, table: str, rows: pa.Table, name: str) -> None:
 
 
 def _open(path: Path, table: str) -> pq.ParquetWriter:
+    """Text is stored by dictionary; the least and greatest of each group are kept of numbers alone, since
+    queries leave out groups by time, step and rank."""
     schema = tables()[table].arrow()
     text = [f.name for f in schema if pa.types.is_string(f.type)]
+    numbers = [f.name for f in schema if pa.types.is_integer(f.type)]
     return pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=1, use_dictionary=text, write_statistics=True
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=text,
+        write_statistics=numbers,
     )
 
 

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mdtrace.ingest.classify import DeviceKind, device_class
+from mdtrace.ingest.classify import device_class
 from mdtrace.ingest.kineto.columns import (
     first_given,
     floats,
@@ -84,15 +85,18 @@ def _streams(events: Sequence[Any], args: Sequence[DeviceArgs]) -> pa.Array:
     return pc.if_else(none, pa.scalar(None, pa.int64()), streams) if pc.any(none).as_py() else streams
 
 
-def _classes(kinds: pa.Array, labels: pa.Array) -> pa.Array:
+def _classes(kinds: pa.DictionaryArray, labels: pa.Array) -> pa.Array:
     """Of each distinct name of a kernel, and of each other kind, worked out once."""
-    codes = labels.dictionary_encode()
-    of_name = pa.array([device_class("kernel", n) for n in codes.dictionary.to_pylist()], pa.string())
-    kernels = of_name.take(codes.indices).fill_null(device_class("kernel", None))
-    others = [k for k in pc.unique(kinds).to_pylist() if k != "kernel"]
-    for kind in others:
-        kernels = pc.if_else(pc.equal(kinds, kind), device_class(cast("DeviceKind", kind), None), kernels)
-    return kernels
+    named = labels.dictionary_encode()
+    found = [device_class("kernel", name) for name in (*named.dictionary.to_pylist(), None)]
+    kernels = named.indices.fill_null(len(found) - 1).to_numpy().astype(np.int64)
+    codes = kinds.indices.to_numpy()
+    for code in np.unique(codes).tolist():
+        kind = kinds.dictionary[code].as_py()
+        if kind != "kernel":
+            kernels[codes == code] = len(found)
+            found.append(device_class(kind, None))
+    return pa.DictionaryArray.from_arrays(pa.array(kernels), pa.array(found, pa.string()))
 
 
 def _copies(kinds: pa.Array, events: Sequence[Any], args: Sequence[DeviceArgs]) -> pa.Array:

@@ -24,7 +24,7 @@ Columns = dict[str, Any]
 _CPU = 0  # c10::DeviceType, as memory marks write it
 
 
-def host_ops(events: Sequence[Any], kinds: pa.Array, args: Sequence[HostArgs]) -> Columns:
+def host_ops(events: Sequence[Any], kinds: pa.DictionaryArray, args: Sequence[HostArgs]) -> Columns:
     """Columns of host_ops but for the times.
 
     The profiler's own overhead (buffer requests, flushes) may cross operators: its form is async.
@@ -32,7 +32,7 @@ def host_ops(events: Sequence[Any], kinds: pa.Array, args: Sequence[HostArgs]) -
     return {
         "thread_id": thread_ids([e.tid for e in events]),
         "kind": kinds,
-        "form": pc.if_else(pc.equal(kinds, "overhead"), "async", "nested"),
+        "form": _forms(kinds),
         "name": names([e.name for e in events]),
         "sequence": unsigned([a.sequence for a in args]),
         "forward_thread_id": _forward_threads(args),
@@ -46,6 +46,11 @@ def host_ops(events: Sequence[Any], kinds: pa.Array, args: Sequence[HostArgs]) -
         ),
         "python_module_id": integers([a.python_module for a in args]),
     }
+
+
+def _forms(kinds: pa.DictionaryArray) -> pa.Array:
+    forms = ["async" if kind == "overhead" else "nested" for kind in kinds.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(kinds.indices, pa.array(forms))
 
 
 def _dims(args: Sequence[HostArgs]) -> pa.Array:

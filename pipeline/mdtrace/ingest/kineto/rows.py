@@ -148,7 +148,7 @@ class Rows:
         self.segment.tally["host_ops"] += len(kinds)
         self._host_rows(key, series, timed, kinds)
 
-    def _host_rows(self, key: int, series: int, timed: "_Timed", kinds: pa.Array) -> None:
+    def _host_rows(self, key: int, series: int, timed: "_Timed", kinds: pa.DictionaryArray) -> None:
         events, stage = timed.events, self._stage(series)
         args = self._form.args("host_ops", events)
         columns = host.host_ops(events, kinds, args)
@@ -171,7 +171,9 @@ class Rows:
             for category, count in Counter(e.cat for e in timed.events).items():
                 place = key, self._kind(category or "ph X")
                 self.segment.unsure[place] = self.segment.unsure.get(place, 0) + count
-            self._host_rows(key, UNSURE, timed, pa.repeat("annotation", len(timed.events)))
+            self._host_rows(
+                key, UNSURE, timed, pa.repeat("annotation", len(timed.events)).dictionary_encode()
+            )
 
     def _write_launches(self, key: int, series: int, events: Events) -> None:
         timed = self._timed(events)
@@ -226,8 +228,8 @@ class Rows:
             self.segment.tally["comm_records"] += len(at)
             stage.write(key, "comm_records", records)
 
-    def _store(self, events: Events) -> pa.Array:
-        """Count events as stored; returns the kind of each in its table, as text."""
+    def _store(self, events: Events) -> pa.DictionaryArray:
+        """Count events as stored; returns the kind of each in its table, encoded."""
         codes, categories = self._form.categories(events)
         kinds: list[str] = []
         for category, count in zip(categories, np.bincount(codes, minlength=len(categories)), strict=True):
@@ -235,10 +237,10 @@ class Rows:
             kinds.append(route.kind if route else "memory")
             if count:
                 self.segment.counts.store(self._kind(category or MEMORY), int(count))
-        return pa.array(kinds).take(pa.array(codes))
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(kinds))
 
 
-def _count(kinds: pa.Array, kind: str) -> int:
+def _count(kinds: pa.DictionaryArray, kind: str) -> int:
     return pc.sum(pc.equal(kinds, kind)).as_py() or 0
 
 
