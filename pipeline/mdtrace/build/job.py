@@ -19,7 +19,6 @@ from mdtrace.ingest.detect import detect
 from mdtrace.ingest.facts import Source
 from mdtrace.ingest.pool import Pool
 from mdtrace.ingest.ranks import job_diagnostics
-from mdtrace.link.instances import match_collectives
 from mdtrace.tables.dataset import Dataset, open_dataset, write_manifest
 from mdtrace.tables.diagnostics import Diagnostic
 from mdtrace.tables.place import building, check_target
@@ -141,6 +140,8 @@ def _finish(
 
 def _match(folder: Path) -> list[Diagnostic]:
     """Match collectives across processes; `collectives` is written anew with the instances filled in."""
+    from mdtrace.link.instances import match_collectives  # late: see `source`
+
     dataset = open_dataset(folder)
     matched = match_collectives(dataset)
     for file in dataset.files["collectives"]:

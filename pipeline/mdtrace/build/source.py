@@ -1,10 +1,13 @@
 """One source from its file to Parquet: read, link, write."""
 
 import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +18,14 @@ from mdtrace.ingest.facts import ProcessFacts, Source, SourceFacts
 from mdtrace.ingest.pool import Pool
 from mdtrace.ingest.ranks import resolve_ranks
 from mdtrace.ingest.stage import StagedProcess, staged_schema
-from mdtrace.link.process import Linked, link_process
 from mdtrace.tables.diagnostics import Diagnostic
 from mdtrace.tables.schema import row_id
 from mdtrace.tables.writer import ROWS_PER_FILE, write_rows
+
+if TYPE_CHECKING:
+    from mdtrace.link.process import Linked
+
+_LINK = "mdtrace.link.process"  # needed once the source is read, loaded while workers read it
 
 Rows = list[dict[str, Any]]
 
@@ -61,7 +68,10 @@ def ingest_source(task: Task, pool: Pool) -> Done | InputError:
     folder = task.work / f"stage-{task.source_id}"
     folder.mkdir()
     try:
+        if pool.workers > 1:
+            threading.Thread(target=import_module, args=(_LINK,), daemon=True).start()
         facts = reader(task.format)(task.source, folder, pool)
+        link_process = import_module(_LINK).link_process
         pa.default_memory_pool().release_unused()  # linking needs blocks of other sizes
         found = resolve_ranks(task.source.label, facts, task.ranks)
         done = Done()
@@ -106,12 +116,16 @@ class _Writer:
         ]
         return self._pool.map(_write_part, parts)
 
-    def finish(self, linked: Linked) -> None:
+    def finish(self, linked: "Linked") -> None:
         """Write the small tables, and wait for the large ones."""
-        for table in JOINED:
+
+        def write(table: str) -> None:
             rows = _joined(self._staged, linked, table, self._process_id)
             folder, rank = self._task.work / "dataset", self._process.rank
             write_rows(folder, table, rows.to_batches(), process_id=self._process_id, rank=rank)
+
+        with ThreadPoolExecutor(self._pool.workers) as threads:
+            list(threads.map(write, JOINED))
         for parts in self._begun:
             for _ in parts:
                 pass
@@ -154,7 +168,7 @@ def _save(columns: Mapping[str, Any], path: Path) -> Path:
     return path
 
 
-def _joined(staged: StagedProcess, linked: Linked, table: str, process_id: int) -> pa.Table:
+def _joined(staged: StagedProcess, linked: "Linked", table: str, process_id: int) -> pa.Table:
     """Rows of a small table: what the reader staged, then what linking made."""
     rows = staged.table(table)
     for name in ROW_REFERENCES.get(table, ()):
@@ -171,7 +185,7 @@ def _joined(staged: StagedProcess, linked: Linked, table: str, process_id: int) 
     return rows
 
 
-def _process_row(task: Task, ordinal: int, process: ProcessFacts, linked: Linked) -> dict[str, Any]:
+def _process_row(task: Task, ordinal: int, process: ProcessFacts, linked: "Linked") -> dict[str, Any]:
     names = ("pid", "rank", "rank_origin", "world_size", "local_rank", "host", "backend")
     return {
         "process_id": task.process_id(ordinal),

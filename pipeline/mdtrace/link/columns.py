@@ -39,7 +39,7 @@ class Names:
         asked = range(len(self.texts)) if among is None else self._texts_of(among)
         passed = np.zeros(len(self.texts) + 1, np.bool_)  # code NONE finds the last
         passed[[code for code in asked if test(self.texts[code])]] = True
-        found: Flags = passed[self.codes]
+        found: Flags = passed.take(self.codes)
         return found if among is None else found & among
 
     def match(self, pattern: re.Pattern[str], among: Flags | None = None) -> Flags:
@@ -72,26 +72,27 @@ def encode(values: pa.Array, known: dict[Any, int]) -> NDArray[np.int32]:
     """Values as their numbers in `known`, which takes up those not met before; NULL is NONE."""
     encoded = values.dictionary_encode()
     own = [known.setdefault(value, len(known)) for value in encoded.dictionary.to_pylist()]
-    places = encoded.indices.fill_null(len(own)).to_numpy(zero_copy_only=False)
+    places = _filled(encoded.indices, len(own))
     found: NDArray[np.int32] = np.array([*own, NONE], np.int32).take(places)
     return found
 
 
+def _filled(values: pa.Array, null: int) -> NDArray[Any]:
+    array: NDArray[Any] = (values.fill_null(null) if values.null_count else values).to_numpy(
+        zero_copy_only=False
+    )
+    return array
+
+
 def integers(staged: StagedProcess, table: str, column: str, null: int = NONE) -> Times:
     """An integer column, `null` standing for NULL."""
-    parts = [
-        b.column(0).fill_null(null).to_numpy(zero_copy_only=False)
-        for b in staged.batches(table, columns=[column])
-    ]
+    parts = [_filled(b.column(0), null) for b in staged.batches(table, columns=[column])]
     return np.concatenate(parts).astype(np.int64, copy=False) if parts else np.empty(0, np.int64)
 
 
 def flags(staged: StagedProcess, table: str, column: str) -> Flags:
     """A boolean column, NULL as false."""
-    parts = [
-        b.column(0).fill_null(False).to_numpy(zero_copy_only=False)
-        for b in staged.batches(table, columns=[column])
-    ]
+    parts = [_filled(b.column(0), False) for b in staged.batches(table, columns=[column])]
     return np.concatenate(parts) if parts else np.empty(0, np.bool_)
 
 

@@ -45,7 +45,7 @@ class Modelled:
 
     def where(self, *extents: str) -> Flags:
         """Rows whose model has one of the extents."""
-        return np.array([*(m.extent in extents for m in self.models), False])[self.of]
+        return np.array([*(m.extent in extents for m in self.models), False]).take(self.of)
 
 
 def find_models(host: HostOps, eligible: Flags) -> Modelled:

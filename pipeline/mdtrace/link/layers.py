@@ -76,8 +76,7 @@ def find_layers(host: HostOps, nest: Nest, forward: Rows) -> Layers:
         _number(layers, nest, frames, _parts(host.names), host.start)
     elif (units := find_units(host, nest)).names:
         layers.of, layers.begins = units.of, units.of != NONE
-        for name in units.names:
-            _add(layers, name, NONE, 0)
+        _add(layers, units.names, [NONE] * len(units.names), 0)
     elif (ranges := _ranges(host, nest)).any():
         layers.origin = "nvtx"
         _number(layers, nest, ranges, _parts(host.names), host.start)
@@ -151,8 +150,9 @@ def _levels(layers: Layers, up: Rows, code: Rows, parts: Names, start: Times) ->
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))
         layer[level] = len(layers.paths) + rank[inverse]
-        for i in np.sort(first).tolist():
-            _add(layers, parts.texts[int(code[level[i]])], int(above[i]), depth)
+        first.sort()
+        named = [parts.texts[c] for c in code[level[first]].tolist()]
+        _add(layers, named, above[first].tolist(), depth)
         level = _children(children, begins, level)
     deep = nearest(up, layer != NONE)
     return take(layer, deep)
@@ -166,11 +166,15 @@ def _children(children: Rows, begins: Rows, level: Rows) -> Rows:
     return right_inside
 
 
-def _add(layers: Layers, name: str, parent: int, depth: int) -> None:
-    layers.paths.append(name if parent == NONE else f"{layers.paths[parent]}/{name}")
-    layers.names.append(name)
-    layers.parents.append(parent)
-    layers.depths.append(depth)
+def _add(layers: Layers, names: list[str], parents: list[int], depth: int) -> None:
+    paths = layers.paths
+    paths += [
+        name if parent == NONE else f"{paths[parent]}/{name}"
+        for name, parent in zip(names, parents, strict=True)
+    ]
+    layers.names += names
+    layers.parents += parents
+    layers.depths += [depth] * len(names)
 
 
 def _inherit(layers: Layers, nest: Nest, forward: Rows, maker: Rows) -> None:

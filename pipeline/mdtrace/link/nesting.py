@@ -121,17 +121,17 @@ def _enclosing(start: Times, end: Times, first: Flags) -> tuple[Rows, int]:
     jump[0] = 0
     jump[1:][first] = 0
     crossing = np.zeros(count, np.bool_)
-    todo = 1 + np.flatnonzero(ends[jump[1:]] < end)
+    todo = 1 + np.flatnonzero(ends.take(jump[1:]) < end)
     work = 0
     while len(todo):
         work += len(todo)
         if work > _WORK * count:
             return _by_stack(start, end, first)
         candidate = jump[todo]  # the latest to end of all it has passed since its last jump
-        crossing[todo - 1] |= ends[candidate] > start[todo - 1]
-        further = jump[candidate]
+        crossing[todo - 1] |= ends.take(candidate) > start[todo - 1]
+        further = jump.take(candidate)
         jump[todo] = further
-        todo = todo[ends[further] < ends[todo]]
+        todo = todo[ends.take(further) < ends[todo]]
     return jump[1:], int(np.count_nonzero(crossing))
 
 
@@ -159,11 +159,11 @@ def nearest(parent: Rows, wanted: Flags) -> Rows:
     here = np.flatnonzero(wanted)
     jump[here] = here
     final = np.concatenate((wanted, [True]))
-    todo = np.flatnonzero(~final[jump])
+    todo = np.flatnonzero(~final.take(jump))
     while len(todo):
-        further = jump[jump[todo]]
+        further = jump.take(jump[todo])
         jump[todo] = further
-        todo = todo[~final[further]]
+        todo = todo[~final.take(further)]
     found = jump[:-1]
     found[found == count] = NONE
     return found
@@ -173,15 +173,15 @@ def nearest_of(parent: Rows, wanted: Flags, rows: Rows) -> Rows:
     """`nearest` for some rows only, NONE for the row NONE: climbs from each of them, if they are few."""
     found = rows.copy()
     todo = np.flatnonzero(found != NONE)
-    todo = todo[~wanted[found[todo]]]
+    todo = todo[~wanted.take(found[todo])]
     if 2 * len(todo) > len(parent):
         return take(nearest(parent, wanted), rows)
     for _ in range(_CLIMB):
         if not len(todo):
             return found
-        found[todo] = parent[found[todo]]
+        found[todo] = parent.take(found[todo])
         todo = todo[found[todo] != NONE]
-        todo = todo[~wanted[found[todo]]]
+        todo = todo[~wanted.take(found[todo])]
     return take(nearest(parent, wanted), rows)
 
 
@@ -196,7 +196,7 @@ def take(values: NDArray[Int], rows: Rows) -> NDArray[Int]:
     """values[row], NONE for the row NONE."""
     if not len(values):
         return np.full(len(rows), NONE, values.dtype)
-    taken = values[rows]
+    taken = values.take(rows)
     taken[rows == NONE] = NONE
     return taken
 
