@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -170,5 +170,9 @@ def host_ops(staged: StagedProcess, thread: Rows, beside: Executor | None = None
 def later(
     beside: Executor | None, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs
 ) -> Callable[[], R]:
-    """The result of a call: begun at once in the executor, without one made when it is asked for."""
-    return partial(call, *args, **kwargs) if beside is None else beside.submit(call, *args, **kwargs).result
+    """The result of a call: begun at once in the executor, without one made when it is first asked for."""
+    return (
+        cache(partial(call, *args, **kwargs))
+        if beside is None
+        else beside.submit(call, *args, **kwargs).result
+    )

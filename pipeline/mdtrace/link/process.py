@@ -87,44 +87,46 @@ class _Task:
     beside: Executor | None
 
 
-def _link(linked: Linked, task: _Task) -> None:
-    staged, process_id = task.staged, task.process_id
-    host_threads, launch_threads = threads(staged, "host_ops", "launches")
-    host = host_ops(staged, host_threads, task.beside)
-    tree = _nest(staged, host)
-    modelled = operator_models(host, tree)
-    arguments = later(task.beside, read_arguments, staged, modelled)
-    steps = staged_steps(staged) if staged.rows("steps") else find_steps(host, tree)
-    forward = forward_of(staged, host)
-    layers = find_layers(host, tree, forward)
-    phase = phases(host, tree, layers.begins, forward)
-    del forward
-    made = {"layers": layers.table(process_id)}
-    if not staged.rows("steps"):
-        made["steps"] = steps.table(process_id)
-    task.ready("host_ops", _host_columns(host, tree, steps, layers, phase, process_id))
-    linked_host = _Host(task, host, tree, steps, layers, phase, modelled, arguments)
-    made["collectives"] = _calls_and_work(linked, linked_host, launch_threads)
-    linked.tables |= {name: table for name, table in made.items() if len(table)}
-
-
 @dataclass(frozen=True)
 class _Host:
-    """The host's side of a process, linked."""
+    """The host's side of a process. What is called for may still be worked out beside."""
 
-    task: _Task
     ops: HostOps
     tree: Nest
     steps: Steps
-    layers: Layers
-    phase: Phase
+    layered: Callable[[], tuple[Layers, Phase]]
     modelled: Modelled
     arguments: Callable[[], Arguments]
 
 
-def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
-    """Link launches and device_ops, with what they show to be wrong; the collectives."""
-    task = host.task
+def _link(linked: Linked, task: _Task) -> None:
+    staged, process_id = task.staged, task.process_id
+    host_threads, launch_threads = threads(staged, "host_ops", "launches")
+    ops = host_ops(staged, host_threads, task.beside)
+    tree = _nest(staged, ops)
+    given = staged.rows("steps")
+    steps = staged_steps(staged) if given else find_steps(ops, tree)
+    layered = later(task.beside, _layered, task, ops, tree, steps)
+    modelled = operator_models(ops, tree)
+    arguments = later(task.beside, read_arguments, staged, modelled)
+    _link_work(linked, task, _Host(ops, tree, steps, layered, modelled, arguments), launch_threads)
+    linked.tables["layers"] = layered()[0].table(process_id)
+    if not given:
+        linked.tables["steps"] = steps.table(process_id)
+    linked.tables = {name: table for name, table in linked.tables.items() if len(table)}
+
+
+def _layered(task: _Task, host: HostOps, tree: Nest, steps: Steps) -> tuple[Layers, Phase]:
+    """Layers and phases, with which the columns of host_ops are complete."""
+    forward = forward_of(task.staged, host)
+    layers = find_layers(host, tree, forward)
+    phase = phases(host, tree, layers.begins, forward)
+    task.ready("host_ops", _host_columns(host, tree, steps, layers, phase, task.process_id))
+    return layers, phase
+
+
+def _link_work(linked: Linked, task: _Task, host: _Host, thread: Rows) -> None:
+    """Launches and device_ops, their collectives and costs, and what they show to be wrong."""
     staged, process_id = task.staged, task.process_id
     times = bounds(staged, "device_ops")
     work = later(task.beside, activities, staged, times)
@@ -133,7 +135,6 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
     spans = [(host.ops.start, host.ops.end), (launches.start, launches.end), times]
     linked.start_ns, linked.end_ns = _bounds(staged, spans)
     links = link_device_ops(staged, host.ops, launches, operators, host.steps)
-    task.ready("device_ops", _device_columns(host, links))
     launched = {
         "host_op_id": ids(launches.host, process_id),
         "step": nullable(launches.step, pa.int64()),
@@ -141,6 +142,8 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
     }
     task.ready("launches", launched)
     found = find_collectives(staged, host.ops, host.tree, links, times, host.steps, process_id)
+    linked.tables["collectives"] = found
+    task.ready("device_ops", _device_columns(task, host, links))
     linked.tables["op_costs"] = operator_costs(
         staged, host.ops, host.tree, links, found, process_id, host.modelled, host.arguments()
     )
@@ -148,7 +151,6 @@ def _calls_and_work(linked: Linked, host: _Host, thread: Rows) -> pa.Table:
         staged, work(), host.ops, host.tree, launches, links, host.steps, operators, found, task.file
     )
     linked.diagnostics = check(checked)
-    return found
 
 
 def _nest(staged: StagedProcess, host: HostOps) -> Nest:
@@ -172,29 +174,31 @@ def _host_columns(
     }
 
 
-def _device_columns(host: _Host, links: DeviceLinks) -> dict[str, pa.Array]:
+def _device_columns(task: _Task, host: _Host, links: DeviceLinks) -> dict[str, pa.Array]:
     """Links of device_ops; layer and phase are those of the innermost host event around the call.
 
     Kernels of a graph have neither: the call replays what was recorded elsewhere. Nor has the collective that
     a gradient's accumulation starts a layer: its bucket holds gradients of many.
     """
     inner = np.where(links.graph, NONE, links.inner)
+    layers, phase = host.layered()
+    layer = _device_layers(task.staged, host.tree, layers, inner)
     return {
-        "launch_id": ids(links.launch, host.task.process_id),
-        "host_op_id": ids(links.host, host.task.process_id),
+        "launch_id": ids(links.launch, task.process_id),
+        "host_op_id": ids(links.host, task.process_id),
         "step": nullable(links.step, pa.int64()),
-        "layer_id": ids(_device_layers(host, inner), host.task.process_id),
-        "phase": phase_column(take_phase(host.phase, inner)),
+        "layer_id": ids(layer, task.process_id),
+        "phase": phase_column(take_phase(phase, inner)),
     }
 
 
-def _device_layers(host: _Host, inner: Rows) -> Rows:
-    if not host.layers.paths:
+def _device_layers(staged: StagedProcess, tree: Nest, layers: Layers, inner: Rows) -> Rows:
+    if not layers.paths:
         return np.full(len(inner), NONE, np.int64)
-    communication = names(host.task.staged, "device_ops", "class").where(lambda c: c == "communication")
+    communication = names(staged, "device_ops", "class").where(lambda c: c == "communication")
     kernels = np.flatnonzero(communication)
-    layer = take(host.layers.of, inner)
-    accumulating = nearest_of(host.tree.parent, host.layers.accumulate, inner[kernels])
+    layer = take(layers.of, inner)
+    accumulating = nearest_of(tree.parent, layers.accumulate, inner[kernels])
     layer[kernels[accumulating != NONE]] = NONE
     return layer
 
