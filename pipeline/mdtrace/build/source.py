@@ -25,7 +25,8 @@ from mdtrace.tables.writer import ROWS_PER_FILE, write_rows
 if TYPE_CHECKING:
     from mdtrace.link.process import Linked
 
-_LINK = "mdtrace.link.process"  # needed once the source is read, loaded while workers read it
+_LINK = "mdtrace.link.process"
+_LATER = (_LINK, "mdtrace.link.instances")  # needed once the source is read, loaded while workers read it
 
 Rows = list[dict[str, Any]]
 
@@ -69,7 +70,7 @@ def ingest_source(task: Task, pool: Pool) -> Done | InputError:
     folder.mkdir()
     try:
         if pool.workers > 1:
-            threading.Thread(target=import_module, args=(_LINK,), daemon=True).start()
+            threading.Thread(target=lambda: list(map(import_module, _LATER)), daemon=True).start()
         facts = reader(task.format)(task.source, folder, pool)
         link_process = import_module(_LINK).link_process
         pa.default_memory_pool().release_unused()  # linking needs blocks of other sizes
