@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mdtrace.ingest.kineto.times import LIMIT_NS, exact_nanoseconds, nanoseconds
+from mdtrace.ingest.kineto.times import (
+    LIMIT_NS,
+    InexactTimesError,
+    exact_doubles,
+    exact_nanoseconds,
+    nanoseconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -81,3 +87,31 @@ def test_any_bytes_agree_with_one_by_one(texts: list[bytes]) -> None:
     single = [exact_nanoseconds(t) for t in texts]
     assert known.tolist() == [s is not None for s in single]
     assert values.tolist() == [s or 0 for s in single]
+
+
+@given(st.lists(st.integers(-(2**43) * 1000 + 1, 2**43 * 1000 - 1)))
+def test_doubles_tell_the_nanosecond_up_to_a_hundred_days(nanos: list[int]) -> None:
+    texts = [f"{'-' if n < 0 else ''}{abs(n) // 1000}.{abs(n) % 1000:03}" for n in nanos]
+    values, known = exact_doubles([float(text) for text in texts])
+    assert (values.tolist(), known.all()) == (nanos, True)
+
+
+@given(st.integers(0, 2**43 - 1), st.integers(0, 999))
+def test_the_last_doubles_are_told_apart(whole: int, thousandths: int) -> None:
+    """Where their spacing is just below a nanosecond."""
+    near = whole | 1 << 42
+    values, _ = exact_doubles([float(f"{near}.{thousandths:03}")])
+    assert values[0] == near * 1000 + thousandths
+
+
+def test_no_double_is_no_time() -> None:
+    values, known = exact_doubles([1.5, None, 0.0])
+    assert (values.tolist(), known.tolist()) == ([1500, 0, 0], [True, False, True])
+    assert exact_doubles([])[0].tolist() == []
+
+
+@pytest.mark.parametrize("number", [2.0**43, -(2.0**43), 1e300, 0.0004, 12.3456])
+def test_what_doubles_do_not_tell(number: float) -> None:
+    """Epoch microseconds, and digits below the nanosecond: their text is read instead."""
+    with pytest.raises(InexactTimesError):
+        exact_doubles([1.0, number])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -195,3 +196,105 @@ def test_an_interrupted_ingest_leaves_nothing(tmp_path: Path, number: signal.Sig
         running.send_signal(number)
         assert running.wait() == 128 + number
     assert [f.name for f in tmp_path.iterdir()] == ["t.json"]
+
+
+@pytest.mark.parametrize(
+    ("before", "token", "behind"),
+    [
+        ('{"x":', "}{", ',"traceEvents":[EVENT]}'),
+        ('{"traceEvents":[EVENT],"y":', "}{", "}"),
+        ('{"traceEvents":[EVENT,', "}{", ",EVENT]}"),
+        ('{"traceEvents":[EVENT,', "{}", ",EVENT]}"),
+        ('{"traceEvents":[EVENT,{"ph":"X","ts":', "0", "},EVENT]}"),
+        ('{"traceEvents":[EVENT,{"ph":"X","ts":', "9e15", "},EVENT]}"),
+    ],
+)
+def test_long_repeats_take_linear_time(tmp_path: Path, before: str, token: str, behind: str) -> None:
+    """Each took minutes, growing with the square of the length."""
+    event = json.dumps(operator("a"))
+    text = before + token * (300_000 // len(token)) + behind
+    (tmp_path / "t.json").write_text(text.replace("EVENT", event))
+    with within(60):
+        names = ingest(tmp_path, tmp_path / "t.json").table("host_ops", ["name"]).column(0).to_pylist()
+    assert names
+    assert set(names) <= {"a", None}
+
+
+ENDLESS = "SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(1000000) b"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("form", ["table", "csv", "parquet"])
+def test_a_signal_ends_a_query(tmp_path: Path, number: signal.Signals, form: str) -> None:
+    """DuckDB itself looks for signals now and then only, and has its own errors for an interrupted query."""
+    build([kineto(tmp_path / "t.json", [operator("a")])], tmp_path / "t.mdtrace")
+    line = [sys.executable, "-m", "mdtrace", "sql", "t.mdtrace", ENDLESS, "--format", form]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        time.sleep(3)  # it is in the query, and stays there
+        running.send_signal(number)
+        with within(60):
+            out, said = running.communicate()
+    assert (running.returncode, out, said) == (128 + number, b"", b"")
+
+
+def test_the_prompt_outlives_an_interrupted_query(tmp_path: Path) -> None:
+    build([kineto(tmp_path / "t.json", [operator("a")])], tmp_path / "t.mdtrace")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.environ["XDG_STATE_HOME"] = str(tmp_path / "state")
+        os.execv(sys.executable, [sys.executable, "-m", "mdtrace", "sql", "t.mdtrace"])
+    said = b""
+
+    def until(wanted: bytes) -> None:
+        nonlocal said
+        while wanted not in said:
+            said += os.read(terminal, 1 << 16)
+        said = said[said.index(wanted) + len(wanted) :]
+
+    with within(90):
+        until(b"Ctrl-D")
+        until(b"mdtrace>")
+        os.write(terminal, ENDLESS.encode() + b";\r")
+        until(b"\x1b[?2004l")  # the prompt is left for the query
+        time.sleep(2)
+        os.write(terminal, b"\x03")
+        until(b"interrupted")
+        os.write(terminal, b"SELECT 40 + 2 AS x;\r")
+        until(b"int32")
+        until(b"42")
+        until(b"mdtrace>")
+        os.write(terminal, b"\x04")
+        _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert status == 0
+
+
+def test_a_command_loads_no_pandas(tmp_path: Path) -> None:
+    """pyarrow would, at its first array, which takes half a second."""
+    kineto(tmp_path / "t.json", [operator("a")])
+    code = "import sys; from mdtrace.commands import main; sys.argv = sys.argv[1:]\ntry: main()\n"
+    code += "finally: print(*sys.modules)"
+    for line in (["ingest", "t.json"], ["overlap", "t.mdtrace"], ["report", "t.mdtrace"]):
+        run_line = [sys.executable, "-c", code, "mdtrace", *line]
+        done = subprocess.run(run_line, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+        modules = done.stdout.split()
+        assert "pyarrow" in modules
+        assert "pandas" not in modules
+
+
+def test_workers_do_not_import_the_main_module(tmp_path: Path) -> None:
+    """A script without the usual guard may use a pool."""
+    kineto(tmp_path / "a.json", [operator("a")])
+    kineto(tmp_path / "b.json", [operator("b")])
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from mdtrace.build.job import build\n"
+        "from mdtrace.ingest.pool import Pool\n"
+        "print('once')\n"
+        "with Pool(2) as pool:\n"
+        "    print(len(build([Path('a.json'), Path('b.json')], Path('o'), pool=pool).files['host_ops']))\n"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("once\n2\n", "")

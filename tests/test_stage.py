@@ -67,3 +67,22 @@ def test_arrow_arrays_and_chunked_arrays_are_taken(tmp_path: Path) -> None:
     stage.close()
     table = StagedProcess(tmp_path, (1,)).table("device_ops", ["start_ns", "name"])
     assert table.to_pydict() == {"start_ns": [1, 2], "name": ["a", None]}
+
+
+def test_texts_of_few_values_are_staged_as_codes(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    given = ["memcpy", None, "kernel"]
+    for kinds in (given, pa.array(given), pa.array(given).dictionary_encode()):
+        stage.write(1, "device_ops", {"start_ns": [1, 2, 3], "kind": kinds})
+    stage.close()
+    process = StagedProcess(tmp_path, (1,))
+    assert process.table("device_ops", ["kind"]).column(0).to_pylist() == given * 3
+    assert process.table("device_ops").schema.field("kind").type == pa.string()
+    (first, *_) = process.batches("device_ops", columns=["kind", "class"], coded=True)
+    assert first.column("kind").indices.to_pylist() == [1, None, 0]  # in the order of the declaration
+    assert first.column("class").null_count == 3
+
+
+def test_a_text_that_is_not_declared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"device_ops.kind: not one of"):
+        Stage(tmp_path).write(1, "device_ops", {"start_ns": [1], "kind": ["kernal"]})

@@ -3,16 +3,14 @@
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
-from typing import NoReturn
 
 from mdtrace.batch.figures import figures
 from mdtrace.batch.jobs import LOG, REPORT, JobFolder, State, read_state, write_state
 from mdtrace.build.job import build
 from mdtrace.errors import DatasetError, InputError, MdtraceError
 from mdtrace.ingest.pool import Pool
-from mdtrace.process import settle
+from mdtrace.process import listen, settle
 from mdtrace.tables.dataset import Dataset, open_dataset
 
 
@@ -20,15 +18,11 @@ def in_process(job: JobFolder, hardware: str | None, workers: int) -> None:
     """Do the job in a fresh process; what libraries say on stderr goes to a file beside the report."""
     settle()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and ends its workers
-    signal.signal(signal.SIGTERM, _terminated)
+    listen(signal.SIGTERM)
     job.out.mkdir(parents=True, exist_ok=True)
     with (job.out / LOG).open("wb") as log:
         os.dup2(log.fileno(), 2)
         work(job, hardware, workers)
-
-
-def _terminated(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)  # an exception, so that half-made things are cleaned up
 
 
 def work(job: JobFolder, hardware: str | None = None, workers: int = 1) -> State:

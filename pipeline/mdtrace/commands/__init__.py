@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from mdtrace import __version__
 from mdtrace.commands.output import printable
 from mdtrace.errors import Exit, MdtraceError
-from mdtrace.process import settle
+from mdtrace.process import ended_by, listen, settle
 
 # The commands in the order of --help: module name, panel.
 COMMANDS = (
@@ -113,31 +113,35 @@ def main() -> NoReturn:
     """Entry point: runs a command and turns what went wrong into a message and an exit code."""
     settle()
     _open_closed_streams()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
-            signal.signal(number, _terminated)
+    listen(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     try:
         app()
-    except MdtraceError as error:
+    except Exception as error:  # noqa: BLE001 - said or raised again
+        if number := ended_by():  # libraries have errors of their own for an interrupted call
+            sys.exit(128 + number)
+        sys.exit(_say(error))
+    sys.exit(Exit.DONE)
+
+
+def _say(error: Exception) -> int:
+    """Say what went wrong; returns the exit code. What nobody foresaw is raised again."""
+    if isinstance(error, MdtraceError):
         typer.secho(f"error: {printable(error.what)}", fg="red", err=True)
         if error.hint:
             typer.echo(_wrapped(printable(error.hint)), err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
         # The reader of our output has left; nothing may be written to it any more, at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.DONE)
-    except OSError as error:
+        return Exit.DONE
+    if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         typer.secho(f"error: {printable(f'{where}{_reason(error)}')}", fg="red", err=True)
-        sys.exit(Exit.FAILED)
-    except MemoryError:
+        return Exit.FAILED
+    if isinstance(error, MemoryError):
         typer.secho("error: out of memory", fg="red", err=True)
-        sys.exit(Exit.FAILED)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
-    sys.exit(Exit.DONE)
+        return Exit.FAILED
+    raise error
 
 
 def _open_closed_streams() -> None:
@@ -162,7 +166,3 @@ def _wrapped(hint: str) -> str:
         break_on_hyphens=False,
     )
     return "\n".join(wrapper.fill(line) for line in hint.splitlines())
-
-
-def _terminated(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)  # an exception, so that half-made things are cleaned up

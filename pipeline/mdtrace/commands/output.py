@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from mdtrace.commands.options import Format
 from mdtrace.errors import UsageError, check_path
+from mdtrace.process import interruptible
 
 _ENDINGS = {
     ".csv": Format.CSV,
@@ -68,6 +69,7 @@ def write_rows(rows: Any, format: Format, out: Path | None) -> None:  # noqa: A0
     if out is None and format is Format.PARQUET and sys.stdout.isatty():
         raise UsageError("Parquet does not belong on a terminal", "write it to a file with -o FILE")
     connection = duckdb.connect()
+    interruptible(connection)
     connection.register("rows", rows)
     with _target(out) as path:
         connection.execute(f"COPY (SELECT * FROM rows) TO '{_quoted(path)}' ({_COPY[format]})")

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 
 from mdtrace.commands.options import DatasetArgument, Format, FormatOption, OutOption
 from mdtrace.errors import QueryError, UsageError
+from mdtrace.process import ended_by, go_on, listen
 
 if TYPE_CHECKING:
     import duckdb
@@ -126,11 +128,25 @@ def _prompt(connection: "duckdb.DuckDBPyConnection", format: Format) -> None:  #
         if held.strip().rstrip(";").strip().lower() in ("quit", "exit", ".quit", ".exit"):
             return
         if held.rstrip().endswith(";") or not held.strip():
-            try:
-                _answer(connection, held, format, None)
-            except QueryError as error:
-                note(error.what)
+            _answer_or_say(connection, held, format)
             held = ""
+
+
+def _answer_or_say(connection: "duckdb.DuckDBPyConnection", query: str, format: Format) -> None:  # noqa: A002
+    """Answer; what fails, or is interrupted with Ctrl-C, ends the query and not the session."""
+    from mdtrace.commands.output import note
+
+    listen(signal.SIGINT)  # the prompt has signals of its own
+    try:
+        _answer(connection, query, format, None)
+    except (QueryError, RuntimeError, SystemExit) as error:
+        if ended_by() == signal.SIGINT:
+            go_on()
+            note("interrupted")
+        elif isinstance(error, QueryError):
+            note(error.what)
+        else:
+            raise
 
 
 def _history() -> "History":

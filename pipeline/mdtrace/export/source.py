@@ -13,6 +13,7 @@ import duckdb
 from mdtrace.metrics.filters import Filters
 from mdtrace.metrics.sources import empty_sql, parquet_sql
 from mdtrace.metrics.time_range import time_ranges
+from mdtrace.process import interruptible
 from mdtrace.tables.dataset import Dataset
 
 _BOUND = 2**62 - 1  # as in metrics: differences of times within it fit an int64
@@ -66,7 +67,7 @@ class Source:
     def __init__(self, dataset: Dataset, filters: Filters) -> None:
         self.dataset = dataset
         self.filters = filters
-        self._connection = duckdb.connect(
+        self._connection: duckdb.DuckDBPyConnection = duckdb.connect(
             ":memory:",
             config={
                 "temp_directory": str(Path(tempfile.gettempdir()) / f"mdtrace-{os.getpid()}"),
@@ -74,6 +75,7 @@ class Source:
                 "autoload_known_extensions": False,
             },
         )
+        interruptible(self._connection)
         self._connection.execute(_MACROS)
         for table in ("processes", "sources", "clocks"):
             files = dataset.files[table]

@@ -148,9 +148,13 @@ class Outside:
         A document holds `traceEvents`, before any phase or among its own keys; an event is sound and has
         a phase.
         """
+        high = min(at + (_LOOK >> min(self._looks, _FEWER)), len(self.cursor.buf))
+        kind = self._look(at, high, otherwise)
+        self._looks += kind is not None
+        return kind
+
+    def _look(self, at: int, high: int, otherwise: Kind) -> Kind | None:
         buf = self.cursor.buf
-        high = min(at + (_LOOK >> min(self._looks, _FEWER)), len(buf))
-        self._looks += high < len(buf) or self.cursor.eof
         events, phase = _EVENTS.search(buf, at, high), PHASE.search(buf, at, high)
         if events and (phase is None or events.start() < phase.start()):
             return "document"

@@ -16,8 +16,8 @@ from mdtrace.ingest.json_strings import Counts, UnrepairableError, clean_utf8, c
 _MOST_DIGITS = 4000
 _DECODE = msgspec.json.Decoder()
 _TOKEN = re.compile(rb'[\s]*+([{}\[\],:"]|[^\s{}\[\],:"]++)')
-_NUMBER = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
-_ODD_NUMBER = re.compile(rb"([+-]?)0*(\d*)(?:\.(\d*))?([eE][+-]?\d+)?\Z")
+_NUMBER = re.compile(rb"-?(?:0|[1-9]\d*+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+\Z")
+_ODD_NUMBER = re.compile(rb"([+-]?)0*+(\d*+)(?:\.(\d*+))?+([eE][+-]?\d++)?+\Z")
 _NON_FINITE = re.compile(
     rb"(?i)[+-]?(?:nan(?:\([a-z0-9]*\))?|s?nan|inf|infinity|\d\.#(?:inf|ind|qnan|snan)\d*)\Z|n/a\Z"
 )

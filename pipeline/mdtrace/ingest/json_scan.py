@@ -5,6 +5,7 @@ possessive: linear in what they read, whatever the input.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
 
 SEPARATORS = re.compile(rb"[\s,]*+")
@@ -23,11 +24,14 @@ _BEGIN = rb'(\{\s*+"[A-Za-z_]\w*+"\s*+:)'
 _OBJECT = re.compile(_BEGIN)
 _BOUNDARY = re.compile(rb"\}\s*+,?+\s*+" + _BEGIN)
 
+_CUT = re.compile(rb"\}\s*+,\s*+\{")
+
 _ARRAY_END = re.compile(rb'\}\s*+(?=\]\s*+(?:\}|\Z|,\s*+"\w++"\s*+:))')
 
 _OPENS = 2  # the bit that [ and { have and that ] and } lack
 _DEEPEST = 1000  # about where the decoder gives up
 _DEEP = 64  # deeper no key of an event or a document is looked for
+_TRIES = 16  # braces looked at one by one
 _NEAR = 48  # blanks looked at before a brace, at each side of the comma
 _OBJECT_LIMIT = 64 << 10
 _OBJECT_TRIES = 8
@@ -45,14 +49,18 @@ def last_boundary(buf: bytes, low: int, high: int) -> tuple[int, int] | None:
     Only looks like the end of an event: the decoder must prove it.
     """
     brace = high
-    while (brace := buf.rfind(b"{", low, brace)) >= 0:
+    for _ in range(_TRIES):
+        brace = buf.rfind(b"{", low, brace)
+        if brace < 0:
+            return None
         before = buf[max(brace - _NEAR, low) : brace].rstrip()
         if before.endswith(b","):
             at = buf.rfind(b",", low, brace)
             before = buf[max(at - _NEAR, low) : at].rstrip()
             if before.endswith(b"}"):
                 return buf.rfind(b"}", low, at) + 1, brace
-    return None
+    last = deque(_CUT.finditer(buf, low, brace), maxlen=1)  # damage; or very much between two events
+    return (last[0].start() + 1, last[0].end() - 1) if last else None
 
 
 def value_end(buf: bytes, at: int, high: int | None = None) -> int | None:

@@ -20,6 +20,7 @@ from mdtrace.metrics.filters import FilterName, Filters
 from mdtrace.metrics.macros import create_macros, literal
 from mdtrace.metrics.roofs import GIVEN, create_given
 from mdtrace.metrics.sources import Part, empty_sql, parquet_sql, part_source, parts
+from mdtrace.process import interruptible
 from mdtrace.tables.dataset import Dataset
 from mdtrace.tables.schema import tables
 
@@ -194,7 +195,7 @@ def _no_rows(metric: Metric) -> str:
 
 
 def _open(threads: int | None) -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(
+    connection: duckdb.DuckDBPyConnection = duckdb.connect(
         ":memory:",
         config={
             "threads": threads or os.cpu_count() or 1,
@@ -206,6 +207,8 @@ def _open(threads: int | None) -> duckdb.DuckDBPyConnection:
             "preserve_insertion_order": True,
         },
     )
+    interruptible(connection)
+    return connection
 
 
 def _part_select(metric: Metric, dataset: Dataset, part: Part) -> str:
