@@ -189,12 +189,16 @@ def shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
 def test_an_interrupted_ingest_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     kineto(tmp_path / "t.json", [{}] * 2_000_000)
     line = [sys.executable, "-m", "mdtrace", "ingest", "t.json", "--jobs", "2"]
-    running = subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with within(60):
-        while len(list(tmp_path.iterdir())) < 2:
-            time.sleep(0.05)
-        running.send_signal(number)
-        assert running.wait() == 128 + number
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+        try:
+            with within(60):
+                while len(list(tmp_path.iterdir())) < 2:
+                    time.sleep(0.01)
+                running.send_signal(number)
+                _, said = running.communicate()
+        finally:
+            running.kill()
+    assert (running.returncode, said) == (128 + number, b"")
     assert [f.name for f in tmp_path.iterdir()] == ["t.json"]
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import altair as alt
 import pyarrow as pa
 import pytest
 
@@ -10,6 +11,7 @@ from mdtrace.plots.bandwidth import bus_bandwidth
 from mdtrace.plots.heat import slowdown_heat, straggler_heat
 from mdtrace.plots.scaling import fusion_timeline, predicted_measured, scaling_curve
 from mdtrace.plots.timeline import overlap_timeline, time_bars
+from mdtrace.plots.values import log_axis
 from plot_rows import drawn, roofs
 
 STEP: dict[str, Any] = {
@@ -135,3 +137,17 @@ def test_slowdown_by_rank_and_operation() -> None:
     ]
     cells = drawn(save.spec(slowdown_heat(pa.Table.from_pylist(rows))), "rect")[0]
     assert [(c["worker"], c["ratio"]) for c in cells] == [("4", 1.5), ("dp 0 · stage 1", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "values"),
+    [
+        (1.0, 1e6, [10.0**p for p in range(7)]),
+        (1.0, 20.0, [1, 2, 5, 10, 20]),
+        (180.0, 290.0, [180, 200, 220, 240, 260, 280]),
+        (96.0, 104.0, [96, 98, 100, 102, 104]),
+    ],
+)
+def test_a_log_axis_has_lines_in_any_range(low: float, high: float, values: list[float]) -> None:
+    axis = log_axis(alt.Scale(type="log", domain=[low, high], nice=False))
+    assert axis.values == pytest.approx(values)

@@ -129,3 +129,22 @@ def test_bandwidths_and_latencies_in_their_units() -> None:
     assert given("12.5GB/s", "0.02ms") == (12.5e9, 20_000)
     assert given("800Mbps", "5µs") == (1e8, 5_000)
     assert given("1Tbit/s", "7ns") == (1.25e11, 7)
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "values"),
+    [
+        (["scaling", "--gpus", "8,16"], "gpus", {8, 16}),
+        (["fusion"], "plan", {"today", "best constant cap", "best buckets", "all together"}),
+        (["whatif"], "worker", {str(rank) for rank in range(8)}),
+    ],
+)
+def test_a_picture(job: Path, tmp_path: Path, command: list[str], field: str, values: set[object]) -> None:
+    name, *options_ = command
+    result = _run(name, job, *options_, "-o", tmp_path / "p.json")
+    assert (result.exit_code, result.output) == (0, "")
+    drawn = json.loads((tmp_path / "p.json").read_text())
+    assert values <= {row.get(field) for rows in drawn["datasets"].values() for row in rows}
+    assert _run(name, job, *options_, "-o", tmp_path / "p.svg", "--dark").exit_code == 0
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+    assert isinstance(_run(name, job, *options_, "-o", tmp_path / "p.doc").exception, UsageError)

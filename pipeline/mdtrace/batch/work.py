@@ -10,7 +10,7 @@ from mdtrace.batch.jobs import LOG, REPORT, JobFolder, State, read_state, write_
 from mdtrace.build.job import build
 from mdtrace.errors import DatasetError, InputError, MdtraceError
 from mdtrace.ingest.pool import Pool
-from mdtrace.process import listen, settle
+from mdtrace.process import deaf, listen, settle
 from mdtrace.tables.dataset import Dataset, open_dataset
 
 
@@ -22,7 +22,10 @@ def in_process(job: JobFolder, hardware: str | None, workers: int) -> None:
     job.out.mkdir(parents=True, exist_ok=True)
     with (job.out / LOG).open("wb") as log:
         os.dup2(log.fileno(), 2)
-        work(job, hardware, workers)
+        try:
+            work(job, hardware, workers)
+        finally:
+            deaf()
 
 
 def work(job: JobFolder, hardware: str | None = None, workers: int = 1) -> State:

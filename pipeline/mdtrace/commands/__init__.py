@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from mdtrace import __version__
 from mdtrace.commands.output import printable
 from mdtrace.errors import Exit, MdtraceError
-from mdtrace.process import ended_by, listen, settle
+from mdtrace.process import deaf, ended_by, listen, settle
 
 # The commands in the order of --help: module name, panel.
 COMMANDS = (
@@ -120,6 +120,8 @@ def main() -> NoReturn:
         if number := ended_by():  # libraries have errors of their own for an interrupted call
             sys.exit(128 + number)
         sys.exit(_say(error))
+    finally:
+        deaf()
     sys.exit(Exit.DONE)
 
 

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mdtrace.commands.options import Format, FormatOption, OutOption
+from mdtrace.commands.charts import DarkOption, PictureOption
+from mdtrace.commands.options import Format, FormatOption
 from mdtrace.commands.scaling import (
     BandwidthOption,
     CapOption,
@@ -39,7 +40,8 @@ def run(
     cap: CapOption = None,
     network: NetworkOption = "ring",
     format: FormatOption = None,  # noqa: A002
-    out: OutOption = None,
+    out: PictureOption = None,
+    dark: DarkOption = False,
 ) -> None:
     """How gradients are packed into buckets, what better ones would gain, and the setting for it.
 
@@ -51,14 +53,22 @@ def run(
       mdtrace fusion job.mdtrace
 
       mdtrace fusion job.mdtrace --gpus 64 --buckets --format csv
+
+      mdtrace fusion job.mdtrace -o buckets.html
     """
-    from mdtrace.commands import output
+    from mdtrace.commands import charts, output
     from mdtrace.models.fusion_study import advise, table, timeline
     from mdtrace.tables.dataset import open_dataset
 
-    chosen = output.chosen(format, out)
+    picture = charts.is_picture(out, format)
+    chosen = Format.TABLE if picture else output.chosen(format, out)
     wanted = options(bandwidth, latency, per_node, fusion, cap, network, ())
     advice = advise([open_dataset(path) for path in datasets], wanted, gpus)
+    if picture and out is not None:
+        from mdtrace.plots.scaling import fusion_timeline
+
+        charts.write([fusion_timeline(timeline(advice))], out, "Buckets of each plan", dark=dark)
+        return
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(timeline(advice) if buckets else table(advice), chosen, out)
         return

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mdtrace.commands.options import Format, FormatOption, OutOption, numbers
+from mdtrace.commands.charts import DarkOption, PictureOption
+from mdtrace.commands.options import Format, FormatOption, numbers
 from mdtrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def run(
         ),
     ] = None,
     format: FormatOption = None,  # noqa: A002
-    out: OutOption = None,
+    out: PictureOption = None,
+    dark: DarkOption = False,
 ) -> None:
     """Step time and throughput of a data-parallel job on a placement not yet run.
 
@@ -86,7 +88,6 @@ def run(
     from mdtrace.commands import charts, output
     from mdtrace.models.topology_predict import predict
     from mdtrace.models.topology_table import table
-    from mdtrace.plots.scaling import predicted_measured
 
     picture = charts.is_picture(out, format)
     chosen = Format.TABLE if picture else output.chosen(format, out)
@@ -97,9 +98,12 @@ def run(
     runs, asked = _placed(facts, asked_gpus, per_node, batch)
     study = predict(runs, asked, links)
     if picture and out is not None:
+        from mdtrace.plots.scaling import predicted_measured
+
         rows = table(study)
         points = rows.rename_columns(["name" if c == "run" else c for c in rows.column_names])
-        charts.write([predicted_measured(points)], out, "Predicted (held out) against measured steps")
+        title = "Predicted (held out) against measured steps"
+        charts.write([predicted_measured(points)], out, title, dark=dark)
     elif chosen is Format.TABLE and out is None:
         _print(study, facts)
     else:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mdtrace.commands.options import Format, FormatOption, OutOption, numbers
+from mdtrace.commands.charts import DarkOption, PictureOption
+from mdtrace.commands.options import Format, FormatOption, numbers
 from mdtrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def run(
         typer.Option("--batch", min=1, help="Samples per GPU and step, for throughput.", show_default=False),
     ] = None,
     format: FormatOption = None,  # noqa: A002
-    out: OutOption = None,
+    out: PictureOption = None,
+    dark: DarkOption = False,
 ) -> None:
     """Step time and scaling factor on more or fewer GPUs, what costs most, and how far it is to be trusted.
 
@@ -90,15 +92,23 @@ def run(
       mdtrace scaling job8.mdtrace job16.mdtrace --gpus 64 --batch 32
 
       mdtrace scaling job8.mdtrace --gpus 16 --per-node 8 --bandwidth 100Gb/s --latency 20us
+
+      mdtrace scaling job8.mdtrace --gpus 8,16,32,64 -o scaling.html
     """
-    from mdtrace.commands import output
+    from mdtrace.commands import charts, output
     from mdtrace.models.scaling_study import study, table
     from mdtrace.tables.dataset import open_dataset
 
-    chosen = output.chosen(format, out)
+    picture = charts.is_picture(out, format)
+    chosen = Format.TABLE if picture else output.chosen(format, out)
     wanted = options(bandwidth, latency, per_node, fusion, cap, network, numbers(gpus, "gpus") or ())
     found = study([open_dataset(path) for path in datasets], wanted)
     rows = table(found, batch)
+    if picture and out is not None:
+        from mdtrace.plots.scaling import scaling_curve
+
+        charts.write([scaling_curve(rows)], out, "Scaling: predicted and measured", dark=dark)
+        return
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(rows, chosen, out)
         return

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mdtrace.commands.options import Format, FormatOption, OutOption, numbers
+from mdtrace.commands.charts import DarkOption, PictureOption
+from mdtrace.commands.options import Format, FormatOption, numbers
 from mdtrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def run(
         ),
     ] = None,
     format: FormatOption = None,  # noqa: A002
-    out: OutOption = None,
+    out: PictureOption = None,
+    dark: DarkOption = False,
 ) -> None:
     """How long a step would take with other durations; who and what makes it slower than it could be.
 
@@ -105,18 +107,29 @@ def run(
       mdtrace whatif job.mdtrace --network 2x --by step --format csv
 
       mdtrace whatif operations.parquet --op-type forward-compute
+
+      mdtrace whatif job.mdtrace -o slowdown.html
     """
-    from mdtrace.commands import output
+    from mdtrace.commands import charts, output
     from mdtrace.models.whatif import Edit, WhatIf
     from mdtrace.models.whatif_source import load
 
-    chosen = output.chosen(format, out)
+    picture = charts.is_picture(out, format)
+    chosen = Format.TABLE if picture else output.chosen(format, out)
     if ideal and (rank_ideal or op_type):
         raise UsageError(
             "--ideal makes every operation ideal already", "give --rank-ideal, --op-type, or --ideal"
         )
     wanted = Edit(ideal, numbers(rank_ideal, "rank-ideal") or (), tuple(op_type or ()), _factor(network))
     whatif = WhatIf(load(source))
+    if picture and out is not None:
+        from mdtrace.models import whatif_tables
+        from mdtrace.plots.heat import slowdown_heat
+
+        charts.write(
+            [slowdown_heat(whatif_tables.heat(whatif))], out, "Slowdown by rank and operation", dark=dark
+        )
+        return
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(_rows(whatif, wanted, by or By.RANK), chosen, out)
         return

@@ -56,12 +56,20 @@ def log_scale(values: Iterable[float], margin: float = 2.0, **more: Any) -> alt.
     return alt.Scale(type="log", domain=[_brief(low), _brief(high)], nice=False, **more)
 
 
+_FEW = 3  # lines on an axis
+
+
 def log_axis(scale: alt.Scale) -> alt.Axis:
-    """An axis with a line at each power of ten, and between them where there are few."""
+    """An axis with a line at each power of ten, and between them where there are few; within a small range,
+    at round numbers."""
     low, high = scale.domain
     steps = (1,) if decades(scale) > 3 else (1, 3) if decades(scale) > 1.5 else (1, 2, 5)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     values = [s * 10.0**p for p in powers for s in steps if low <= s * 10.0**p <= high]
+    if len(values) < _FEW:
+        power = 10.0 ** math.floor(math.log10((high - low) / _FEW))
+        step = power * next(s for s in (1, 2, 5, 10) if (high - low) / (s * power) <= 2 * _FEW)
+        values = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
     return alt.Axis(labelExpr=_TICK, values=values[:: 1 + len(values) // 16])
 
 
