@@ -38,6 +38,7 @@ from mdtrace.ingest.kineto.times import (
         ('"42.5"', 42_500),
         ('" 7 "', 7_000),
         ("00012.5", 12_500),
+        ("12.5" + "0" * 5000, 12_500),
     ],
 )
 def test_one_number(text: str, expected: int) -> None:

@@ -18,7 +18,14 @@ Step = Literal["event", "skipped", "closed", "more"]
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _WRONG_FIELD = re.compile(r"at `\$\.([^.\[`]+)")
 _NESTED_EVENT = re.compile(rb'\[[\s,]*+\{(?:(?!"ph"\s*:)(?:[^{}"]|"[^"]*+"))*+"ph"\s*+:')
-_GOES_ON = re.compile(rb'\s*+(?:\]|\Z|,?\s*+(?:\Z|\]|\{\s*+(?:["}]|\Z)))')  # what stands behind an event
+# Items of an array that are no events, with what must follow: a key in their place is followed by a colon.
+_PLAIN = rb'[^\[\]{}"]|"[^"\\]*+"'
+_FLAT = rb"\[(?:" + _PLAIN + rb")*+\]|\{(?:" + _PLAIN + rb")*+\}"
+_ARRAY = rb"\[(?:" + _PLAIN + rb"|" + _FLAT + rb")*+\]"
+_ITEM = rb'(?:null|true|false|-?\d[\d.eE+-]*+|"[^"\\]*+"|' + _ARRAY + rb")"
+_ITEMS = rb"(?:" + _ITEM + rb"\s*+(?:,\s*+|(?=\])|\Z))*+"
+# What stands behind an event.
+_GOES_ON = re.compile(rb"\s*+(?:\]|\Z|,?\s*+" + _ITEMS + rb'(?:\Z|\]|\{\s*+(?:["}]|\Z)))')
 _FOLLOWING = 64  # bytes that this may take
 _FEW_FIELDS = 16
 _NEAR = 4 << 10  # an event is looked for in so much text first
@@ -164,7 +171,8 @@ class Salvage(Generic[E]):
         buf = self.cursor.buf
         following = next_event(buf, at)
         sound = end is not None and is_value(buf[at:end])
-        if sound or (following is None and end is not None and _GOES_ON.match(buf, end)):
+        near = end is not None and (following is None or end < following)
+        if sound or (near and end is not None and _GOES_ON.match(buf, end)):
             following = end
         if following is not None:
             return self._skip(

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import signal
 import sys
 import threading
@@ -51,6 +52,17 @@ def _undisturbed() -> Iterator[None]:
 
 
 @contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started in the block do not hear Ctrl-C: this one does, and ends them."""
+    multiprocessing.resource_tracker.ensure_running()  # which lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _without_main() -> Iterator[None]:
     """What runs as the main module is not imported by processes started in the block: no task of ours is
     defined there, and a script may have no guard against being imported."""
@@ -81,7 +93,8 @@ class Pool(AbstractContextManager["Pool"]):
         self._context = multiprocessing.get_context("forkserver")
         if workers > 1:
             self._context.set_forkserver_preload(list(modules))
-            multiprocessing.forkserver.ensure_running()
+            with _deaf_children():
+                multiprocessing.forkserver.ensure_running()
         if _done is None:
             _adopt(self._context.Value("q", 0))
 

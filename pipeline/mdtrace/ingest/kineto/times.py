@@ -20,7 +20,7 @@ EPOCH_NS = 10**18
 
 _DOUBLE = 2.0**43  # microseconds: the spacing of doubles below it is less than a nanosecond
 
-_NUMBER = re.compile(rb"([+-]?)(\d{1,300})(?:\.(\d{0,300}))?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
+_NUMBER = re.compile(rb"([+-]?)(\d{1,300})(?:\.(\d{0,300})\d*+)?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
 _PLAIN = b"0123456789.-\n"
 
 
