@@ -189,12 +189,17 @@ def shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
 def test_an_interrupted_ingest_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     kineto(tmp_path / "t.json", [{}] * 2_000_000)
     line = [sys.executable, "-m", "mdtrace", "ingest", "t.json", "--jobs", "2"]
-    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    ) as running:
         try:
             with within(60):
                 while len(list(tmp_path.iterdir())) < 2:
                     time.sleep(0.01)
-                running.send_signal(number)
+                if number == signal.SIGINT:  # a terminal sends it to workers too
+                    os.killpg(running.pid, number)
+                else:
+                    running.send_signal(number)
                 _, said = running.communicate()
         finally:
             running.kill()

@@ -47,8 +47,8 @@ def building(out: Path) -> Iterator[Path]:
     before = _state(out)
     _remove_stale(out)
     work = out.parent / f".{out.name}.{os.getpid()}.tmp"
-    work.mkdir()
     try:
+        work.mkdir()  # in here: a signal may come right behind it
         (work / "dataset").mkdir()
         yield work
         if _state(out) != before:
