@@ -12,6 +12,8 @@ from mdtrace.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mdtrace.commands.options import Format
+
 PICTURES = (".html", ".svg", ".png", ".json")
 ROWS = (".csv", ".parquet", ".ndjson", ".jsonl")
 
@@ -30,21 +32,25 @@ DarkOption = Annotated[
 ]
 
 
-def is_picture(out: Path | None, format: object) -> bool:  # noqa: A002 - the option's name
-    """Whether a chart is asked for: by the file's ending, unless --format says otherwise.
+def chosen(format: "Format | None", out: Path | None) -> "tuple[Path | None, Format]":  # noqa: A002
+    """The file to draw to, if the -o file's ending asks for a chart and --format for nothing else; and the
+    format of rows, for where it does not.
 
     Raises:
         UsageError: the ending names neither a chart nor rows.
     """
+    from mdtrace.commands import output
+    from mdtrace.commands.options import Format
+
     if out is None or format is not None:
-        return False
+        return None, output.chosen(format, out)
     ending = out.suffix.lower()
     if ending not in (*PICTURES, *ROWS):
         raise UsageError(
             f"{out}: its ending names no format",
             f"for a chart end it in {', '.join(PICTURES)}; for rows in {', '.join(ROWS)}, or add --format",
         )
-    return ending in PICTURES
+    return (out, Format.TABLE) if ending in PICTURES else (None, output.chosen(format, out))
 
 
 def write(charts: "Sequence[Any]", out: Path, title: str, *, dark: bool = False) -> None:

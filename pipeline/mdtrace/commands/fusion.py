@@ -60,14 +60,13 @@ def run(
     from mdtrace.models.fusion_study import advise, table, timeline
     from mdtrace.tables.dataset import open_dataset
 
-    picture = charts.is_picture(out, format)
-    chosen = Format.TABLE if picture else output.chosen(format, out)
+    picture, chosen = charts.chosen(format, out)
     wanted = options(bandwidth, latency, per_node, fusion, cap, network, ())
     advice = advise([open_dataset(path) for path in datasets], wanted, gpus)
-    if picture and out is not None:
+    if picture is not None:
         from mdtrace.plots.scaling import fusion_timeline
 
-        charts.write([fusion_timeline(timeline(advice))], out, "Buckets of each plan", dark=dark)
+        charts.write([fusion_timeline(timeline(advice))], picture, "Buckets of each plan", dark=dark)
         return
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(timeline(advice) if buckets else table(advice), chosen, out)

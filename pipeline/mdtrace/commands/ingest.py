@@ -88,7 +88,7 @@ def run(
     work = sum(_size(t) for t in traces)
     # Below this, starting workers costs more than they save.
     spare = (os.cpu_count() or 1) if work >= _WORTH_WORKERS else 1
-    with Pool(jobs or spare, ("mdtrace.ingest.kineto", "mdtrace.tables.writer")) as pool:
+    with Pool(jobs or spare) as pool:
         from mdtrace.build.job import build
         from mdtrace.commands.progress import progress
 

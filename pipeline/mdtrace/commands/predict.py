@@ -89,21 +89,20 @@ def run(
     from mdtrace.models.topology_predict import predict
     from mdtrace.models.topology_table import table
 
-    picture = charts.is_picture(out, format)
-    chosen = Format.TABLE if picture else output.chosen(format, out)
+    picture, chosen = charts.chosen(format, out)
     asked_gpus = numbers(gpus, "gpus") or ()
     if not asked_gpus or min(asked_gpus) < 1:
         raise UsageError(f"--gpus {gpus}: a number of GPUs is 1 or more", "give --gpus 16 or 16,32")
     facts, links = _read(datasets, topology, _batches(batches))
     runs, asked = _placed(facts, asked_gpus, per_node, batch)
     study = predict(runs, asked, links)
-    if picture and out is not None:
+    if picture is not None:
         from mdtrace.plots.scaling import predicted_measured
 
         rows = table(study)
         points = rows.rename_columns(["name" if c == "run" else c for c in rows.column_names])
         title = "Predicted (held out) against measured steps"
-        charts.write([predicted_measured(points)], out, title, dark=dark)
+        charts.write([predicted_measured(points)], picture, title, dark=dark)
     elif chosen is Format.TABLE and out is None:
         _print(study, facts)
     else:

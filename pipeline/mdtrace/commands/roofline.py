@@ -66,18 +66,17 @@ def run(
     from mdtrace.metrics.engine import run as run_metric
     from mdtrace.tables.dataset import open_dataset
 
-    picture = charts.is_picture(out, format)
-    chosen = Format.TABLE if picture else output.chosen(format, out)
+    picture, chosen = charts.chosen(format, out)
     opened = open_dataset(dataset)
     wanted = filters(opened, rank=rank, step=step, layer=layer)
     points = _points(opened, by, wanted, hardware)
-    if not picture and (chosen is not Format.TABLE or out is not None):
+    if picture is None and (chosen is not Format.TABLE or out is not None):
         output.write_rows(points, chosen, out)
         return
     roofs = run_metric(opened, "hardware_roofs", _of_ranks(wanted), hardware=hardware).table
-    if picture and out is not None:
+    if picture is not None:
         planes, said = _drawn(points, x)
-        charts.write([_chart(points, roofs, planes)], out, f"Roofline of {dataset.name}", dark=dark)
+        charts.write([_chart(points, roofs, planes)], picture, f"Roofline of {dataset.name}", dark=dark)
         output.note(f"{out}: {said}")
         return
     _print(points, roofs, by, top)

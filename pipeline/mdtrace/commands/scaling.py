@@ -99,15 +99,14 @@ def run(
     from mdtrace.models.scaling_study import study, table
     from mdtrace.tables.dataset import open_dataset
 
-    picture = charts.is_picture(out, format)
-    chosen = Format.TABLE if picture else output.chosen(format, out)
+    picture, chosen = charts.chosen(format, out)
     wanted = options(bandwidth, latency, per_node, fusion, cap, network, numbers(gpus, "gpus") or ())
     found = study([open_dataset(path) for path in datasets], wanted)
     rows = table(found, batch)
-    if picture and out is not None:
+    if picture is not None:
         from mdtrace.plots.scaling import scaling_curve
 
-        charts.write([scaling_curve(rows)], out, "Scaling: predicted and measured", dark=dark)
+        charts.write([scaling_curve(rows)], picture, "Scaling: predicted and measured", dark=dark)
         return
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(rows, chosen, out)

@@ -82,8 +82,7 @@ def run(
     from mdtrace.models.trajectory_runs import Run, of_runs, of_steps, rows
     from mdtrace.tables.dataset import open_dataset
 
-    picture = charts.is_picture(out, format)
-    chosen = Format.TABLE if picture else output.chosen(format, out)
+    picture, chosen = charts.chosen(format, out)
     runs = [Run(path.name.removesuffix(".mdtrace") or str(path), open_dataset(path)) for path in datasets]
     if by == "step":
         if len(runs) != 1:
@@ -92,9 +91,9 @@ def run(
     else:
         _between_runs(runs, rank, step)
         found = of_runs(runs, knob, _values(values), hardware, layer)
-    if picture and out is not None:
+    if picture is not None:
         points = rows(found)
-        _draw(points, "step" if by == "step" else knob, x, out, dark)
+        _draw(points, "step" if by == "step" else knob, x, picture, dark)
         output.note(f"{out}: {len(points)} points drawn")
         return
     if chosen is not Format.TABLE or out is not None:

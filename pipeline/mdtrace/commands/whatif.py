@@ -114,21 +114,19 @@ def run(
     from mdtrace.models.whatif import Edit, WhatIf
     from mdtrace.models.whatif_source import load
 
-    picture = charts.is_picture(out, format)
-    chosen = Format.TABLE if picture else output.chosen(format, out)
+    picture, chosen = charts.chosen(format, out)
     if ideal and (rank_ideal or op_type):
         raise UsageError(
             "--ideal makes every operation ideal already", "give --rank-ideal, --op-type, or --ideal"
         )
     wanted = Edit(ideal, numbers(rank_ideal, "rank-ideal") or (), tuple(op_type or ()), _factor(network))
     whatif = WhatIf(load(source))
-    if picture and out is not None:
+    if picture is not None:
         from mdtrace.models import whatif_tables
         from mdtrace.plots.heat import slowdown_heat
 
-        charts.write(
-            [slowdown_heat(whatif_tables.heat(whatif))], out, "Slowdown by rank and operation", dark=dark
-        )
+        chart = slowdown_heat(whatif_tables.heat(whatif))
+        charts.write([chart], picture, "Slowdown by rank and operation", dark=dark)
         return
     if chosen is not Format.TABLE or out is not None:
         output.write_rows(_rows(whatif, wanted, by or By.RANK), chosen, out)

@@ -1,19 +1,14 @@
 """What is read from a dataset for a trace: a connection, the captures, and their clocks."""
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import duckdb
-
+from mdtrace.metrics.engine import database
 from mdtrace.metrics.filters import Filters
 from mdtrace.metrics.sources import empty_sql, parquet_sql
 from mdtrace.metrics.time_range import time_ranges
-from mdtrace.process import interruptible
 from mdtrace.tables.dataset import Dataset
 
 _BOUND = 2**62 - 1  # as in metrics: differences of times within it fit an int64
@@ -67,15 +62,7 @@ class Source:
     def __init__(self, dataset: Dataset, filters: Filters) -> None:
         self.dataset = dataset
         self.filters = filters
-        self._connection: duckdb.DuckDBPyConnection = duckdb.connect(
-            ":memory:",
-            config={
-                "temp_directory": str(Path(tempfile.gettempdir()) / f"mdtrace-{os.getpid()}"),
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-            },
-        )
-        interruptible(self._connection)
+        self._connection = database()
         self._connection.execute(_MACROS)
         for table in ("processes", "sources", "clocks"):
             files = dataset.files[table]

@@ -6,7 +6,7 @@ import multiprocessing.resource_tracker
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +18,9 @@ from mdtrace.process import settle
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# What workers of most ingests need, loaded from a pool's making on, beside what this process does.
+_MODULES = ("mdtrace.ingest.kineto", "mdtrace.tables.writer")
 
 _done: Any = None  # the shared counter, in parent and workers alike
 
@@ -82,17 +85,14 @@ class Pool(AbstractContextManager["Pool"]):
 
     Workers are forked off a fresh interpreter: forking this process, which may have run Arrow or DuckDB
     threads, can hang. Pickled (into a worker), a pool becomes a pool of one that advances the same counter.
-
-    Args:
-        modules: what workers will need; loaded from now on, beside what this process does.
     """
 
-    def __init__(self, workers: int = 1, modules: Sequence[str] = ()) -> None:
+    def __init__(self, workers: int = 1) -> None:
         self.workers = workers
         self._executor: ProcessPoolExecutor | None = None
         self._context = multiprocessing.get_context("forkserver")
         if workers > 1:
-            self._context.set_forkserver_preload(list(modules))
+            self._context.set_forkserver_preload(list(_MODULES))
             with _deaf_children():
                 multiprocessing.forkserver.ensure_running()
         if _done is None:

@@ -174,9 +174,7 @@ def nearest_of(parent: Rows, wanted: Flags, rows: Rows) -> Rows:
     found = rows.copy()
     todo = np.flatnonzero(found != NONE)
     todo = todo[~wanted.take(found[todo])]
-    if 2 * len(todo) > len(parent):
-        return take(nearest(parent, wanted), rows)
-    for _ in range(_CLIMB):
+    for _ in range(_CLIMB if 2 * len(todo) <= len(parent) else 0):
         if not len(todo):
             return found
         found[todo] = parent.take(found[todo])

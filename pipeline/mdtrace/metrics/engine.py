@@ -142,7 +142,7 @@ def _connect(
     threads: int | None,
     parameters: dict[str, object],
 ) -> duckdb.DuckDBPyConnection:
-    connection = _open(threads)
+    connection = database(threads)
     for table in tables():
         source = parquet_sql(dataset.files[table]) if dataset.files[table] else empty_sql(table)
         try:
@@ -194,8 +194,9 @@ def _no_rows(metric: Metric) -> str:
     return f"SELECT {none} WHERE false"
 
 
-def _open(threads: int | None) -> duckdb.DuckDBPyConnection:
-    connection: duckdb.DuckDBPyConnection = duckdb.connect(
+def database(threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """An empty DuckDB in memory, as the head of this module says; signals end its queries."""
+    connection = duckdb.connect(
         ":memory:",
         config={
             "threads": threads or os.cpu_count() or 1,

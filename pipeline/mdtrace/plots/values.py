@@ -10,6 +10,8 @@ import altair as alt
 Row = Mapping[str, Any]
 Width = int | Literal["container"]
 
+_FEW = 3  # lines on an axis
+
 
 @dataclass(frozen=True)
 class Size:
@@ -54,9 +56,6 @@ def log_scale(values: Iterable[float], margin: float = 2.0, **more: Any) -> alt.
     low, high = min(found) / margin, max(found) * margin
     high *= (high / low) ** 0.05  # room for the names of what is highest
     return alt.Scale(type="log", domain=[_brief(low), _brief(high)], nice=False, **more)
-
-
-_FEW = 3  # lines on an axis
 
 
 def log_axis(scale: alt.Scale) -> alt.Axis:

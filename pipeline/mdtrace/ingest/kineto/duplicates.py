@@ -41,11 +41,8 @@ def flag_duplicates(folder: Path, keys: Iterable[int], workers: int = 1) -> int:
             _flag(folder, table, key, copies)
         return len(copies)
 
-    places = list(product(keys, _NUMBERS))
-    if workers == 1:
-        return sum(map(flag, places))
     with ThreadPoolExecutor(workers) as threads:
-        return sum(threads.map(flag, places))
+        return sum(threads.map(flag, product(keys, _NUMBERS)))
 
 
 def _copies(staged: StagedProcess, table: str, columns: list[str]) -> NDArray[np.int64]:
